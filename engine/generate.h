@@ -1,0 +1,33 @@
+// Greedy generation: prefill, then one token a step.
+#ifndef LOCKSTEP_ENGINE_GENERATE_H_
+#define LOCKSTEP_ENGINE_GENERATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "caches/kv_cache.h"
+#include "engine/transformer.h"
+
+namespace lockstep {
+
+struct GenerateOptions {
+  int32_t max_new_tokens = 0;
+  std::vector<int32_t> stop_tokens;              // generation ends after producing one of these
+  std::function<void(int32_t token)> on_token;   // streaming, may be empty
+};
+
+struct GenerateResult {
+  std::vector<int32_t> tokens;  // the new ones
+  Digest logits_digest;         // over the logits of every step, in order
+};
+
+// Appends to the cache from its current length. Throws Error before any work when the prompt and
+// max_new_tokens do not fit into the model's context or the cache.
+GenerateResult GenerateGreedy(Transformer& transformer, KvCache& cache,
+                              std::span<const int32_t> prompt, const GenerateOptions& options);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_GENERATE_H_

@@ -1,0 +1,133 @@
+// GGUF model files, versions 2 and 3 (format: ggml/docs/gguf.md), read over a mapped file.
+//
+// Everything in a file is hostile until checked: every count, length, offset and type is bounded by
+// the file's size before it is used, and nothing is allocated that the file's size does not bound.
+// A violation throws lockstep::Error, whose `where` names the file and the field.
+#ifndef LOCKSTEP_ENGINE_GGUF_H_
+#define LOCKSTEP_ENGINE_GGUF_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace lockstep {
+
+// Tensor element types, with ggml's ids. Types outside this list are kept as ids: they are an error
+// only when the tensor is used.
+enum class GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ8_0 = 8, kBF16 = 30 };
+
+struct GgmlTypeTraits {
+  std::string_view name;   // "f32", "q8_0"
+  int64_t block_elements;  // 1 for float types, 32 for the block formats
+  int64_t block_bytes;
+};
+
+// nullopt for a type that lockstep does not compute with.
+std::optional<GgmlTypeTraits> TraitsOf(GgmlType type);
+
+// Metadata value. Integers of every width are widened; arrays are homogeneous.
+using GgufValue =
+    std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<uint64_t>,
+                 std::vector<int64_t>, std::vector<double>, std::vector<bool>,
+                 std::vector<std::string>>;
+
+struct GgufTensor {
+  std::string name;
+  GgmlType type = GgmlType::kF32;
+  std::vector<int64_t> shape;       // ggml order: shape[0] is the contiguous dimension
+  std::span<const std::byte> data;  // points into the file
+
+  int64_t elements() const;
+};
+
+class GgufFile {
+ public:
+  // Maps `path` read-only. Throws Error for anything that is not a complete GGUF file.
+  static std::shared_ptr<const GgufFile> Open(const std::string& path);
+
+  // Parses an image in memory, which the file object keeps; `name` stands for the path in errors.
+  static std::shared_ptr<const GgufFile> FromBytes(std::vector<std::byte> bytes, std::string name);
+
+  ~GgufFile();
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint32_t version() const { return version_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+  // Metadata. The Require* forms throw Error naming the key when it is absent, of another kind or
+  // out of the given range; Find* return nullopt only when the key is absent.
+  const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
+  int64_t RequireInt(std::string_view key, int64_t low, int64_t high) const;
+  double RequireFloat(std::string_view key) const;
+  const std::string& RequireString(std::string_view key) const;
+  const std::vector<std::string>& RequireStrings(std::string_view key) const;
+  std::optional<int64_t> FindInt(std::string_view key, int64_t low, int64_t high) const;
+  std::optional<double> FindFloat(std::string_view key) const;
+  std::optional<bool> FindBool(std::string_view key) const;
+  std::optional<std::string> FindString(std::string_view key) const;
+  std::optional<std::vector<std::string>> FindStrings(std::string_view key) const;
+  std::optional<std::vector<double>> FindFloats(std::string_view key) const;
+  std::optional<std::vector<int64_t>> FindInts(std::string_view key) const;
+
+  // Tensors, in the file's order.
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* FindTensor(std::string_view name) const;  // nullptr when absent
+  // Throws Error when absent, of an unsupported type, or not of this shape.
+  const GgufTensor& RequireTensor(std::string_view name, std::span<const int64_t> shape) const;
+
+ private:
+  GgufFile() = default;
+  void Parse();
+
+  std::string path_;
+  uint32_t version_ = 0;
+  std::vector<std::byte> owned_;
+  std::span<const std::byte> bytes_;
+  void* mapping_ = nullptr;
+  std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::vector<GgufTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> tensor_index_;
+};
+
+// Builds a GGUF version 3 image, for synthetic models. Keys and tensors keep the order of the calls.
+class GgufWriter {
+ public:
+  void AddUint32(std::string_view key, uint32_t value);
+  void AddFloat32(std::string_view key, float value);
+  void AddBool(std::string_view key, bool value);
+  void AddString(std::string_view key, std::string_view value);
+  void AddStrings(std::string_view key, std::span<const std::string> values);
+  void AddInt32s(std::string_view key, std::span<const int32_t> values);
+  void AddFloat32s(std::string_view key, std::span<const float> values);
+
+  // `data` is moved in; its size must be what type and shape need (LS_CHECK).
+  void AddTensor(std::string_view name, GgmlType type, std::vector<int64_t> shape,
+                 std::vector<std::byte> data);
+
+  // Alignment 32. Finish may be called once.
+  std::vector<std::byte> Finish();
+
+ private:
+  struct Tensor {
+    std::string name;
+    GgmlType type;
+    std::vector<int64_t> shape;
+    std::vector<std::byte> data;
+  };
+  uint64_t metadata_count_ = 0;
+  std::vector<std::byte> metadata_;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_GGUF_H_

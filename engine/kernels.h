@@ -1,0 +1,113 @@
+// The kernel table: every floating-point operation between tokens and logits, behind one seam.
+//
+// One table per instruction set, chosen once; its name is printed. All tables give the same bits
+// (engine/ARITHMETIC.md is the definition). A kernel may be partitioned over *outputs* freely, so
+// the range arguments below are how threads share the work; no argument cuts a reduction.
+#ifndef LOCKSTEP_ENGINE_KERNELS_H_
+#define LOCKSTEP_ENGINE_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "caches/kv_cache.h"
+#include "engine/gguf.h"
+
+namespace lockstep {
+
+// A weight matrix [rows, cols] (rows = outputs, cols = the reduction), repacked so that 16 output
+// rows are interleaved and a vector lane is an output row. The tail group is padded with zero rows
+// that are computed and never stored.
+class PackedMatrix {
+ public:
+  static constexpr int32_t kGroupRows = 16;
+
+  PackedMatrix() = default;
+  // `data`: rows * cols elements of `type` as GGUF stores them. Throws Error when cols is no
+  // multiple of the type's block.
+  PackedMatrix(GgmlType type, int32_t rows, int32_t cols, std::span<const std::byte> data);
+
+  GgmlType type() const { return type_; }
+  int32_t rows() const { return rows_; }
+  int32_t cols() const { return cols_; }
+  int32_t groups() const { return (rows_ + kGroupRows - 1) / kGroupRows; }
+  bool quantized() const { return type_ == GgmlType::kQ8_0 || type_ == GgmlType::kQ4_0; }
+  // The packed bytes of one group, 64-byte aligned.
+  const std::byte* group(int32_t index) const { return bytes_ + index * group_bytes_; }
+  int64_t group_bytes() const { return group_bytes_; }
+
+ private:
+  GgmlType type_ = GgmlType::kF32;
+  int32_t rows_ = 0;
+  int32_t cols_ = 0;
+  int64_t group_bytes_ = 0;
+  std::vector<std::byte> storage_;   // groups * group_bytes, plus slack for alignment
+  const std::byte* bytes_ = nullptr; // first aligned byte of storage_
+};
+
+// The inputs of a matmul: n rows of F32 and, for quantized weights, the same rows as Q8 blocks.
+struct Activations {
+  int32_t tokens = 0;
+  int32_t cols = 0;
+  const float* values = nullptr;       // [tokens, cols]
+  const int8_t* quants = nullptr;      // [tokens, cols]
+  const float* scales = nullptr;       // [tokens, cols / 32]
+  const int32_t* quant_sums = nullptr; // [tokens, cols / 32], sum of each block's quants
+};
+
+struct AttentionShape {
+  int32_t num_heads = 0;     // query heads
+  int32_t num_kv_heads = 0;  // query head h reads KV head h / (num_heads / num_kv_heads)
+  int32_t head_dim = 0;
+};
+
+struct KernelTable {
+  std::string_view name;  // "scalar"
+
+  // y[t, r] = sum over k of w[r, k] * x[t, k] for output groups [group_begin, group_end).
+  // y row t starts at y + t * y_stride; exactly w.rows() elements of it are ever written.
+  void (*matmul)(const PackedMatrix& w, const Activations& x, int32_t group_begin,
+                 int32_t group_end, float* y, int64_t y_stride);
+
+  // Blocks of 32 of one row. REQUIRES: cols % 32 == 0.
+  void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
+                               int32_t* quant_sums);
+
+  // y = (x * r) * weight, r = 1 / sqrt(tree16(x * x) / n + eps). x and y may be the same row.
+  void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);
+
+  // Rotates pairs (2i, 2i + 1), i < rope_dim / 2, of each of num_heads heads in place.
+  // cos and sin: [rope_dim / 2], RopeTable's row of the position.
+  void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
+                           const float* cos, const float* sin);
+
+  // One query: q [num_heads, head_dim] against rows [0, visible) of the view.
+  // scores: scratch of `visible` floats. out: [num_heads, head_dim].
+  void (*attention)(const AttentionShape& shape, const float* q, const KvView& view,
+                    int32_t visible, float* scores, float* out);
+
+  // out = (gate / (1 + exp(-gate))) * up. out may be gate.
+  void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);
+
+  // y += x.
+  void (*add)(const float* x, int32_t n, float* y);
+};
+
+// Tables that this machine can run, best last; the first is always "scalar".
+std::span<const KernelTable* const> AvailableKernels();
+
+// The table of that name, or of LOCKSTEP_ISA, or the best, in this order.
+// Throws Error naming the available ones when the wanted one is not among them.
+const KernelTable& SelectKernels(std::string_view name = {});
+
+// One row of a weight matrix as GGUF stores it, decoded exactly to F32 (token embeddings).
+void DecodeWeights(GgmlType type, std::span<const std::byte> data, std::span<float> out);
+
+// Lowest index of the largest value; NaN never wins. REQUIRES: not empty.
+int32_t ArgMax(std::span<const float> values);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_KERNELS_H_

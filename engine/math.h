@@ -1,0 +1,45 @@
+// exp, sine, cosine and power made of basic IEEE operations only: the same bits everywhere.
+// Definitions with every constant in hex: engine/ARITHMETIC.md. No libm on the way to a logit.
+#ifndef LOCKSTEP_ENGINE_MATH_H_
+#define LOCKSTEP_ENGINE_MATH_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+// e^x in binary32, at most 1 ulp from the true value. Limits are stated in ARITHMETIC.md.
+float CanonicalExp(float x);
+
+// Double precision, for tables that are rounded once to binary32.
+struct SinCos {
+  double sin;
+  double cos;
+};
+SinCos CanonicalSinCos(double radians);         // REQUIRES: |radians| <= 2^31
+double CanonicalPow(double base, double exponent);  // REQUIRES: base > 0, finite result
+
+// RoPE angles: cos and sin of position * theta^(-2i / rope_dim), i < rope_dim / 2, rounded once to
+// binary32. RoFormer, https://arxiv.org/abs/2104.09864, equation 15.
+class RopeTable {
+ public:
+  // REQUIRES: rope_dim even and > 0, theta > 0, num_positions > 0.
+  RopeTable(int32_t rope_dim, double theta, int32_t num_positions);
+
+  std::span<const float> cos(int32_t position) const;  // [rope_dim / 2]
+  std::span<const float> sin(int32_t position) const;  // [rope_dim / 2]
+
+ private:
+  int32_t half_ = 0;
+  int32_t num_positions_ = 0;
+  std::vector<float> table_;  // [num_positions, 2, half]
+};
+
+// Fails (LS_CHECK) unless the floating-point environment is the specified one: round to nearest
+// even, subnormals kept. Called once at start and by tests.
+void CheckFloatingPointEnvironment();
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_MATH_H_

@@ -1,0 +1,85 @@
+// A model: hyperparameters and repacked weights, from GGUF metadata and tensors.
+#ifndef LOCKSTEP_ENGINE_MODEL_H_
+#define LOCKSTEP_ENGINE_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caches/kv_cache.h"
+#include "engine/gguf.h"
+#include "engine/kernels.h"
+#include "engine/tokenizer.h"
+
+namespace lockstep {
+
+// Keys in brackets are GGUF's, below "<architecture>.".
+struct ModelConfig {
+  std::string architecture;    // "llama"
+  std::string name;            // general.name, or the path
+  int32_t dim = 0;             // [embedding_length]
+  int32_t ffn_dim = 0;         // [feed_forward_length]
+  int32_t num_layers = 0;      // [block_count]
+  int32_t num_heads = 0;       // [attention.head_count]
+  int32_t num_kv_heads = 0;    // [attention.head_count_kv]
+  int32_t head_dim = 0;        // [attention.key_length], else dim / num_heads
+  int32_t rope_dim = 0;        // [rope.dimension_count], else head_dim
+  int32_t vocab_size = 0;      // columns of token_embd.weight
+  int32_t context_length = 0;  // [context_length], positions
+  double rope_theta = 0;       // [rope.freq_base]
+  float rms_eps = 0;           // [attention.layer_norm_rms_epsilon]
+  bool tied_head = false;      // no output.weight: logits come from token_embd.weight
+
+  int32_t q_dim() const { return num_heads * head_dim; }
+  int32_t kv_dim() const { return num_kv_heads * head_dim; }
+
+  // The cache geometry that this model needs. REQUIRES: 0 < max_length <= context_length.
+  KvGeometry geometry(int32_t max_length) const {
+    return {num_layers, num_kv_heads, head_dim, max_length};
+  }
+};
+
+struct LayerWeights {
+  std::vector<float> attn_norm;  // [dim]
+  PackedMatrix wq;               // [q_dim, dim]
+  PackedMatrix wk;               // [kv_dim, dim]
+  PackedMatrix wv;               // [kv_dim, dim]
+  std::vector<float> bq, bk, bv; // [rows of the matrix], or empty
+  std::vector<float> q_norm;     // [head_dim], QK-norm per head, or empty
+  std::vector<float> k_norm;
+  PackedMatrix wo;               // [dim, q_dim]
+  std::vector<float> ffn_norm;   // [dim]
+  PackedMatrix w_gate;           // [ffn_dim, dim]
+  PackedMatrix w_up;             // [ffn_dim, dim]
+  PackedMatrix w_down;           // [dim, ffn_dim]
+};
+
+class Model {
+ public:
+  // Throws Error for an unknown architecture or type, a missing tensor, or shapes that disagree.
+  static std::shared_ptr<const Model> Load(std::shared_ptr<const GgufFile> file);
+
+  const ModelConfig& config() const { return config_; }
+  const GgufFile& file() const { return *file_; }
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const std::vector<float>& output_norm() const { return output_norm_; }  // [dim]
+  const PackedMatrix& output() const { return output_; }                  // [vocab_size, dim]
+
+  // Row `token` of token_embd.weight, decoded. REQUIRES: 0 <= token < vocab_size, out has dim.
+  void Embed(int32_t token, std::span<float> out) const;
+
+ private:
+  Model() = default;
+
+  std::shared_ptr<const GgufFile> file_;
+  ModelConfig config_;
+  const GgufTensor* token_embedding_ = nullptr;
+  std::vector<LayerWeights> layers_;
+  std::vector<float> output_norm_;
+  PackedMatrix output_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_MODEL_H_

@@ -1,0 +1,44 @@
+// Synthetic models: whole GGUF images, deterministic from a preset and a seed, written by lockstep
+// itself, so that every check runs without a downloaded file.
+//
+// Weights are heavy-tailed (so that logits are not degenerate), made with integer randomness and
+// basic IEEE operations only: the image has the same digest on every machine.
+#ifndef LOCKSTEP_ENGINE_SYNTHETIC_H_
+#define LOCKSTEP_ENGINE_SYNTHETIC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/gguf.h"
+
+namespace lockstep {
+
+struct SyntheticSpec {
+  std::string name;
+  int32_t dim = 0, ffn_dim = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int32_t vocab_size = 0, context_length = 0;
+  GgmlType weight_type = GgmlType::kQ8_0;  // norms and biases stay F32
+  bool tied_head = true;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+};
+
+// "smollm-135m" (the embedded default of `lockstep verify`) and small ones for tests.
+std::span<const SyntheticSpec> SyntheticPresets();
+
+// Throws Error naming the presets when there is none of that name.
+const SyntheticSpec& SyntheticPreset(std::string_view name);
+
+std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t seed);
+
+// MakeSyntheticImage, opened.
+std::shared_ptr<const GgufFile> MakeSyntheticModel(const SyntheticSpec& spec, uint64_t seed);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_SYNTHETIC_H_

@@ -1,0 +1,71 @@
+// Text to token ids and back, from the vocabulary inside a GGUF file.
+//
+//   tokenizer.ggml.model = "llama": SentencePiece-style BPE by score, with byte fallback.
+//   tokenizer.ggml.model = "gpt2":  byte-level BPE by merge rank; tokenizer.ggml.pre chooses the
+//                                   pre-tokenizer's pattern.
+// Anything else is refused with the name of what is missing.
+#ifndef LOCKSTEP_ENGINE_TOKENIZER_H_
+#define LOCKSTEP_ENGINE_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/gguf.h"
+
+namespace lockstep {
+
+enum class TokenKind : uint8_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+class Tokenizer {
+ public:
+  // Throws Error when the vocabulary is missing, malformed or of an unsupported kind.
+  static std::unique_ptr<const Tokenizer> Load(const GgufFile& file);
+  virtual ~Tokenizer() = default;
+
+  // Ids of `text` alone: no BOS or EOS, and text that looks like a control token is plain text.
+  // Invalid UTF-8 is legal input; bytes that do not decode follow the byte fallback.
+  virtual std::vector<int32_t> Encode(std::string_view text) const = 0;
+
+  // Encode with BOS and EOS as the file's add_bos_token / add_eos_token ask.
+  std::vector<int32_t> EncodePrompt(std::string_view text) const;
+
+  // The bytes that one token stands for when it follows other text: a piece may be an incomplete
+  // UTF-8 sequence. Control tokens give "". REQUIRES: 0 <= id < vocab_size (std::out_of_range).
+  virtual std::string Piece(int32_t id) const = 0;
+
+  // Concatenated pieces, without the space that the encoder puts before a text.
+  virtual std::string Decode(std::span<const int32_t> ids) const = 0;
+
+  int32_t vocab_size() const { return static_cast<int32_t>(kinds_.size()); }
+  TokenKind kind(int32_t id) const { return kinds_.at(static_cast<size_t>(id)); }
+  std::optional<int32_t> bos() const { return bos_; }
+  std::optional<int32_t> eos() const { return eos_; }
+  bool add_bos() const { return add_bos_; }
+  bool add_eos() const { return add_eos_; }
+
+ protected:
+  std::vector<TokenKind> kinds_;
+  std::optional<int32_t> bos_;
+  std::optional<int32_t> eos_;
+  bool add_bos_ = false;
+  bool add_eos_ = false;
+};
+
+// Streaming text: holds back bytes until they form whole UTF-8 sequences. Bytes that can never
+// become one come out as U+FFFD.
+class Utf8Stream {
+ public:
+  std::string Push(std::string_view bytes);
+  std::string Flush();
+
+ private:
+  std::string pending_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_TOKENIZER_H_

@@ -1,0 +1,77 @@
+// The forward pass of a decoder-only transformer over any KvCache.
+//
+//   x = embed(token)
+//   for each layer:  x += Wo * attention(rope(Wq * norm(x)), cache);  x += FFN(norm(x))
+//   logits = Wout * norm(x of the last token)
+//
+// K and V are computed in the cache's own memory where the cache grants a slot, else in scratch
+// that Update copies. Both ways are the same bits: that is what lockstep proves.
+#ifndef LOCKSTEP_ENGINE_TRANSFORMER_H_
+#define LOCKSTEP_ENGINE_TRANSFORMER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "caches/kv_cache.h"
+#include "engine/kernels.h"
+#include "engine/model.h"
+#include "engine/trace.h"
+
+namespace lockstep {
+
+enum class Projection : uint8_t { kQuery, kKey, kValue };
+
+// Adds to a projection's output in place, after bias and before QK-norm and RoPE: the seam for
+// LoRA adapters. The same call runs on a cache slot and on scratch.
+class ProjectionHook {
+ public:
+  virtual ~ProjectionHook() = default;
+  // input [n, dim] (the normed rows), output [n, width] to change in place.
+  virtual void Apply(int32_t layer, Projection projection, std::span<const float> input,
+                     std::span<float> output, int32_t n) const = 0;
+};
+
+struct TransformerOptions {
+  const KernelTable* kernels = nullptr;   // nullptr: SelectKernels()
+  const ProjectionHook* hook = nullptr;   // not owned
+  int32_t max_step_tokens = 512;          // longer inputs run as several steps; changes no bit
+};
+
+// One forward workspace over a shared model. Not for several threads at once; make one for each.
+class Transformer {
+ public:
+  explicit Transformer(std::shared_ptr<const Model> model, TransformerOptions options = {});
+  ~Transformer();
+  Transformer(const Transformer&) = delete;
+  Transformer& operator=(const Transformer&) = delete;
+
+  // One step: writes the rows of `positions` into the cache, returns the last token's logits
+  // ([vocab_size], valid until the next call).
+  //
+  // Before any write [F2]: std::invalid_argument when tokens and positions differ in number or are
+  // empty, when positions are not strictly increasing, or when the cache's geometry is not the
+  // model's; std::out_of_range for a token outside the vocabulary or a position outside the model's
+  // context or the cache. Each query is masked by its own position.
+  //
+  // When anything throws after that, no row of the step is visible [F1]: every layer's length is
+  // the smaller of its old length and positions[0].
+  std::span<const float> Forward(std::span<const int32_t> tokens,
+                                 std::span<const int32_t> positions, KvCache& cache,
+                                 TraceSink* trace = nullptr);
+
+  // The same without a cache: positions 0..n-1, K and V live in scratch and are forgotten.
+  std::span<const float> ForwardUncached(std::span<const int32_t> tokens,
+                                         TraceSink* trace = nullptr);
+
+  const Model& model() const;
+  const KernelTable& kernels() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_TRANSFORMER_H_
