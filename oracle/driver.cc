@@ -1,0 +1,258 @@
+#include "oracle/driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "caches/check.h"
+#include "engine/stopwatch.h"
+
+namespace lockstep {
+namespace {
+
+// One of the two executions: engine, cache, what it observed.
+class Execution {
+ public:
+  Execution(const DriverOptions& options, const Side& side)
+      : rule_(side.rule),
+        inner_(*side.cache),
+        counting_(*side.cache),
+        engine_(options.model, {.kernels = options.kernels,
+                                .max_step_tokens = options.max_step_tokens}),
+        step_rows_(std::min(options.max_step_tokens, side.cache->max_step_rows())) {
+    LS_CHECK(inner_.current_length() == 0, "the cache holds {} rows", inner_.current_length());
+  }
+
+  void Step(std::span<const int32_t> tokens, std::span<const int32_t> positions) {
+    trace_.Reset();
+    counting_.Reset();
+    failure_ = nullptr;
+    logits_ = {};
+    const Stopwatch stopwatch;
+    try {
+      logits_ = engine_.Forward(tokens, positions, counting_, &trace_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    seconds_ += stopwatch.seconds();
+  }
+
+  // After a step that was compared and found equal.
+  void Accept() {
+    logits_digest_.AddFloats(logits_);
+    tokens_.push_back(ArgMax(logits_));
+    for (int32_t layer = 0; layer < geometry().num_layers; ++layer) counts_ += Observed(layer);
+  }
+
+  PathCounts Observed(int32_t layer) const {
+    const Counters& c = counting_.layer(layer);
+    return {c.reserve_granted, c.reserve_refused, c.commits, c.updates};
+  }
+
+  // What the rule asks of every layer for a step of `count` rows from `first`.
+  PathCounts Expected(int32_t first, int32_t count) const {
+    PathCounts expected;
+    for (int32_t done = 0; done < count; done += step_rows_) {
+      const int32_t rows = std::min(step_rows_, count - done);
+      if (rule_.Direct(first + done, rows)) {
+        ++expected.granted;
+        ++expected.commits;
+      } else {
+        ++expected.refused;
+        ++expected.updates;
+      }
+    }
+    return expected;
+  }
+
+  SideResult Result() const {
+    return {logits_digest_.Finish(), DigestOfCache(inner_), tokens_, counts_, seconds_};
+  }
+
+  const KvCache& cache() const { return inner_; }
+  const KvGeometry& geometry() const { return inner_.geometry(); }
+  std::span<const float> logits() const { return logits_; }
+  std::span<const RecordingTrace::Entry> trace() const { return trace_.entries(); }
+  const std::exception_ptr& failure() const { return failure_; }
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+
+ private:
+  PathRule rule_;
+  const KvCache& inner_;
+  CountingCache counting_;
+  Transformer engine_;
+  int32_t step_rows_;
+  RecordingTrace trace_;
+  std::exception_ptr failure_;
+  std::span<const float> logits_;
+  DigestBuilder logits_digest_;
+  std::vector<int32_t> tokens_;
+  PathCounts counts_;
+  double seconds_ = 0;
+};
+
+std::string Describe(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+Difference Plain(Difference::Kind kind, int32_t layer, std::string place, std::string detail) {
+  Difference difference;
+  difference.kind = kind;
+  difference.layer = layer;
+  difference.place = std::move(place);
+  difference.detail = std::move(detail);
+  return difference;
+}
+
+std::optional<Difference> ExceptionDifference(const Execution& subject, const Execution& oracle) {
+  if (!subject.failure() && !oracle.failure()) return std::nullopt;
+  if (subject.failure() && oracle.failure()) std::rethrow_exception(oracle.failure());
+  const bool in_subject = subject.failure() != nullptr;
+  return Plain(Difference::Kind::kException, -1, "exception",
+               fmt::format("the {} threw: {}", in_subject ? "subject" : "oracle",
+                           Describe(in_subject ? subject.failure() : oracle.failure())));
+}
+
+std::optional<Difference> LengthDifference(const Execution& subject, const Execution& oracle) {
+  for (int32_t layer = 0; layer < subject.geometry().num_layers; ++layer) {
+    const int32_t a = subject.cache().length(layer);
+    const int32_t b = oracle.cache().length(layer);
+    if (a != b) {
+      return Plain(Difference::Kind::kLength, layer, "length",
+                   fmt::format("subject {}, oracle {}", a, b));
+    }
+  }
+  return std::nullopt;
+}
+
+// The lowest layer whose visible rows differ.
+std::optional<Difference> CacheDifference(const Execution& subject, const Execution& oracle) {
+  for (int32_t layer = 0; layer < subject.geometry().num_layers; ++layer) {
+    if (DigestOfLayer(subject.cache(), layer) == DigestOfLayer(oracle.cache(), layer)) continue;
+    auto difference = FirstRowDifference(subject.cache(), oracle.cache(), layer);
+    LS_CHECK(difference, "layer {}: digests differ and rows do not", layer);
+    return difference;
+  }
+  return std::nullopt;
+}
+
+std::optional<Difference> LogitsDifference(const Execution& subject, const Execution& oracle) {
+  const int64_t index = FirstFloatDifference(subject.logits(), oracle.logits());
+  if (index < 0) return std::nullopt;
+  Difference difference = Plain(Difference::Kind::kLogits, -1, "logits", "");
+  difference.element = index;
+  difference.subject = subject.logits()[static_cast<size_t>(index)];
+  difference.oracle = oracle.logits()[static_cast<size_t>(index)];
+  return difference;
+}
+
+std::optional<Difference> PathDifference(const Execution& side, const char* name, int32_t first,
+                                         int32_t count) {
+  const PathCounts expected = side.Expected(first, count);
+  for (int32_t layer = 0; layer < side.geometry().num_layers; ++layer) {
+    const PathCounts observed = side.Observed(layer);
+    if (observed == expected) continue;
+    return Plain(
+        Difference::Kind::kPath, layer, "write path",
+        fmt::format("the {} had to see {} slots granted, {} refused, {} commits, {} updates, and "
+                    "saw {}, {}, {}, {}",
+                    name, expected.granted, expected.refused, expected.commits, expected.updates,
+                    observed.granted, observed.refused, observed.commits, observed.updates));
+  }
+  return std::nullopt;
+}
+
+// The earliest cause among everything that differs after a step: a row from before the step, else
+// the first traced stage, else a row of the step, else the logits.
+std::optional<Difference> ContentDifference(const Execution& subject, const Execution& oracle,
+                                            int32_t first) {
+  auto row = CacheDifference(subject, oracle);
+  auto stage = FirstTraceDifference(subject.trace(), oracle.trace());
+  if (row && row->position < first && (!stage || row->layer <= stage->layer)) {
+    row->kind = Difference::Kind::kBetweenSteps;
+    return row;
+  }
+  if (stage) return stage;
+  if (row) return row;
+  return LogitsDifference(subject, oracle);
+}
+
+std::optional<Difference> Compare(const Execution& subject, const Execution& oracle, int32_t first,
+                                  int32_t count, bool compare_storage) {
+  if (auto difference = ExceptionDifference(subject, oracle)) return difference;
+  if (auto difference = LengthDifference(subject, oracle)) return difference;
+  if (auto difference = ContentDifference(subject, oracle, first)) return difference;
+  if (auto difference = PathDifference(subject, "subject", first, count)) return difference;
+  if (auto difference = PathDifference(oracle, "oracle", first, count)) return difference;
+  if (compare_storage && subject.cache().StorageDigest() != oracle.cache().StorageDigest()) {
+    return Plain(Difference::Kind::kStorage, -1, "stored bytes",
+                 "the rows read equal, the bytes behind them differ");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool PathRule::Direct(int32_t first, int32_t count) const {
+  if (!grants_host_slots) return false;
+  if (block_size == 0) return true;
+  return first / block_size == (first + count - 1) / block_size;
+}
+
+PathCounts& PathCounts::operator+=(const PathCounts& other) {
+  granted += other.granted;
+  refused += other.refused;
+  commits += other.commits;
+  updates += other.updates;
+  return *this;
+}
+
+DriverResult RunLockstep(const DriverOptions& options, const Side& subject_side,
+                         const Side& oracle_side) {
+  LS_CHECK(!options.prompt.empty(), "an empty prompt");
+  Execution subject(options, subject_side);
+  Execution oracle(options, oracle_side);
+
+  DriverResult result;
+  std::vector<int32_t> tokens = options.prompt;
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  for (int32_t step = 0; step <= options.decode_steps; ++step) {
+    if (options.on_step) options.on_step(step);
+    // A row that changed since the last comparison has no other cause than time passing.
+    result.difference = CacheDifference(subject, oracle);
+    if (result.difference) result.difference->kind = Difference::Kind::kBetweenSteps;
+    if (!result.difference) {
+      std::thread oracle_thread([&] { oracle.Step(tokens, positions); });
+      subject.Step(tokens, positions);
+      oracle_thread.join();
+      result.difference =
+          Compare(subject, oracle, positions.front(), static_cast<int32_t>(positions.size()),
+                  options.compare_storage);
+    }
+    if (result.difference) {
+      result.difference->step = step;
+      break;
+    }
+    subject.Accept();
+    oracle.Accept();
+    ++result.steps;
+    const int32_t next = positions.back() + 1;
+    tokens.assign(1, subject.tokens().back());
+    positions.assign(1, next);
+  }
+  result.subject = subject.Result();
+  result.oracle = oracle.Result();
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+// `lockstep verify`: for every cache kind, direct write path against legacy path against the model
+// cache, over one model and one prompt.
+#ifndef LOCKSTEP_ORACLE_VERIFY_H_
+#define LOCKSTEP_ORACLE_VERIFY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/model.h"
+#include "oracle/driver.h"
+
+namespace lockstep {
+
+struct VerifyOptions {
+  std::shared_ptr<const Model> model;
+  const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
+  std::vector<int32_t> prompt;           // token ids
+  int32_t decode_steps = 8;
+  std::vector<std::string> caches;       // names of caches/registry.h; empty: all host caches
+  std::string plant;                     // a fault of faulty_cache.h planted into the direct side
+  std::function<void(const std::string& text)> on_progress;  // may be empty
+};
+
+// One row of the table.
+struct VerifyCell {
+  enum class Verdict : uint8_t { kHolds, kDiffers, kNotApplicable };
+
+  std::string cache;       // "simple", "paged/16", "quantized/q8_0+q8_0/w0", "model/f32"
+  std::string write_path;  // "direct", "direct, refused", "legacy", "oracle"
+  Verdict verdict = Verdict::kHolds;
+  SideResult result;
+  std::optional<Difference> difference;
+  std::string against;     // what the cell was compared with
+  std::string reason;      // for kNotApplicable: one sentence
+};
+
+struct VerifyResult {
+  std::vector<VerifyCell> cells;
+  int32_t steps = 0;
+  bool holds = false;  // at least one cell was proved on the direct path and none differs
+  std::string verdict; // one sentence
+};
+
+// Throws Error for unknown cache names or plants, and for a prompt that does not fit the context.
+VerifyResult Verify(const VerifyOptions& options);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ORACLE_VERIFY_H_
