@@ -1,0 +1,322 @@
+#include "engine/gguf/parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "engine/gguf/cursor.h"
+#include "engine/gguf/types.h"
+
+namespace lockstep {
+namespace {
+
+// Value types of metadata, with GGUF's ids.
+enum class ValueType : uint32_t {
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12,
+};
+
+constexpr std::string_view kAlignmentKey = "general.alignment";
+constexpr uint64_t kDefaultAlignment = 32;
+constexpr uint64_t kMaxAlignment = 65536;  // the largest page of any host
+constexpr uint64_t kMaxNameBytes = 65535;  // GGUF's limit for keys
+constexpr uint32_t kMaxDimensions = 4;     // ggml's limit
+
+// The least that an entry can take in the file, to bound counts before anything is allocated.
+constexpr uint64_t kMinMetadataEntryBytes = 8 + 4 + 1;        // key length, type, value
+constexpr uint64_t kMinTensorEntryBytes = 8 + 4 + 8 + 4 + 8;  // ..., one dimension, type, offset
+
+bool ReadBool(Cursor& cursor) {
+  const uint8_t value = cursor.Read<uint8_t>("value");
+  if (value > 1) {
+    cursor.Fail("value", fmt::format("byte {} at byte {} is no bool, which is 0 or 1", value,
+                                     cursor.offset() - 1));
+  }
+  return value == 1;
+}
+
+template <typename Wide, typename Stored>
+std::vector<Wide> ReadNumbers(Cursor& cursor) {
+  const uint64_t count = cursor.ReadCount(sizeof(Stored), "array length");
+  std::vector<Wide> values(count);
+  for (Wide& value : values) value = static_cast<Wide>(cursor.Read<Stored>("array"));
+  return values;
+}
+
+GgufValue ReadBools(Cursor& cursor) {
+  const uint64_t count = cursor.ReadCount(1, "array length");
+  std::vector<bool> values(count);
+  for (uint64_t i = 0; i < count; ++i) values[i] = ReadBool(cursor);
+  return values;
+}
+
+GgufValue ReadStrings(Cursor& cursor) {
+  const uint64_t count = cursor.ReadCount(sizeof(uint64_t), "array length");
+  std::vector<std::string> values(count);
+  for (std::string& value : values) value = cursor.ReadString("array element");
+  return values;
+}
+
+GgufValue ReadArray(Cursor& cursor) {
+  const uint32_t type = cursor.Read<uint32_t>("array element type");
+  switch (static_cast<ValueType>(type)) {
+    case ValueType::kUint8:
+      return ReadNumbers<uint64_t, uint8_t>(cursor);
+    case ValueType::kUint16:
+      return ReadNumbers<uint64_t, uint16_t>(cursor);
+    case ValueType::kUint32:
+      return ReadNumbers<uint64_t, uint32_t>(cursor);
+    case ValueType::kUint64:
+      return ReadNumbers<uint64_t, uint64_t>(cursor);
+    case ValueType::kInt8:
+      return ReadNumbers<int64_t, int8_t>(cursor);
+    case ValueType::kInt16:
+      return ReadNumbers<int64_t, int16_t>(cursor);
+    case ValueType::kInt32:
+      return ReadNumbers<int64_t, int32_t>(cursor);
+    case ValueType::kInt64:
+      return ReadNumbers<int64_t, int64_t>(cursor);
+    case ValueType::kFloat32:
+      return ReadNumbers<double, float>(cursor);
+    case ValueType::kFloat64:
+      return ReadNumbers<double, double>(cursor);
+    case ValueType::kBool:
+      return ReadBools(cursor);
+    case ValueType::kString:
+      return ReadStrings(cursor);
+    case ValueType::kArray:
+      cursor.Fail("array element type", "arrays of arrays are not supported");
+  }
+  cursor.Fail("array element type", fmt::format("value type id {} is unknown", type));
+}
+
+GgufValue ReadValue(Cursor& cursor) {
+  const uint32_t type = cursor.Read<uint32_t>("value type");
+  switch (static_cast<ValueType>(type)) {
+    case ValueType::kUint8:
+      return uint64_t{cursor.Read<uint8_t>("value")};
+    case ValueType::kUint16:
+      return uint64_t{cursor.Read<uint16_t>("value")};
+    case ValueType::kUint32:
+      return uint64_t{cursor.Read<uint32_t>("value")};
+    case ValueType::kUint64:
+      return cursor.Read<uint64_t>("value");
+    case ValueType::kInt8:
+      return int64_t{cursor.Read<int8_t>("value")};
+    case ValueType::kInt16:
+      return int64_t{cursor.Read<int16_t>("value")};
+    case ValueType::kInt32:
+      return int64_t{cursor.Read<int32_t>("value")};
+    case ValueType::kInt64:
+      return cursor.Read<int64_t>("value");
+    case ValueType::kFloat32:
+      return double{cursor.Read<float>("value")};
+    case ValueType::kFloat64:
+      return cursor.Read<double>("value");
+    case ValueType::kBool:
+      return ReadBool(cursor);
+    case ValueType::kString:
+      return std::string(cursor.ReadString("value"));
+    case ValueType::kArray:
+      return ReadArray(cursor);
+  }
+  cursor.Fail("value type", fmt::format("value type id {} is unknown", type));
+}
+
+std::string_view ReadName(Cursor& cursor, std::string_view field) {
+  const std::string_view name = cursor.ReadString(field);
+  if (name.size() > kMaxNameBytes) {
+    cursor.Fail(field, fmt::format("{} bytes long, of at most {}", name.size(), kMaxNameBytes));
+  }
+  return name;
+}
+
+// A file from a host of the other byte order has a sound magic and a version with its bytes turned.
+uint32_t ReadVersion(Cursor& cursor) {
+  const uint32_t magic = cursor.Read<uint32_t>("magic");
+  constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
+  const bool turned_magic = magic == __builtin_bswap32(kMagic);
+  if (magic != kMagic && !turned_magic) {
+    cursor.Fail("magic", "the file does not begin with 'GGUF'", "convert the model to GGUF");
+  }
+  const uint32_t version = cursor.Read<uint32_t>("version");
+  if (turned_magic || (version != 0 && (version & 0xffff) == 0)) {
+    cursor.Fail(turned_magic ? "magic" : "version",
+                "the file is big-endian; only little-endian GGUF is supported",
+                "convert the model again on a little-endian host");
+  }
+  if (version != 2 && version != 3) {
+    cursor.Fail("version", fmt::format("version {} is not supported, only 2 and 3", version),
+                "convert the model again with a current converter");
+  }
+  return version;
+}
+
+void ReadMetadata(Cursor& cursor, uint64_t count, GgufContents& contents) {
+  for (uint64_t i = 0; i < count; ++i) {
+    cursor.EnterEntry("metadata entry", i);
+    const std::string_view key = ReadName(cursor, "key");
+    cursor.NameEntry("metadata key", key);
+    if (contents.metadata.contains(key)) cursor.Fail("", "the key occurs twice");
+    contents.metadata.emplace(key, ReadValue(cursor));
+  }
+  cursor.LeaveEntry();
+}
+
+uint64_t Alignment(Cursor& cursor, const GgufContents& contents) {
+  const auto found = contents.metadata.find(kAlignmentKey);
+  if (found == contents.metadata.end()) return kDefaultAlignment;
+  cursor.NameEntry("metadata key", kAlignmentKey);
+  const uint64_t* value = std::get_if<uint64_t>(&found->second);
+  if (value == nullptr) cursor.Fail("", "is no unsigned integer");
+  if (!std::has_single_bit(*value) || *value < 8 || *value > kMaxAlignment) {
+    cursor.Fail("", fmt::format("{} is no power of two from 8 to {}", *value, kMaxAlignment));
+  }
+  cursor.LeaveEntry();
+  return *value;
+}
+
+std::vector<int64_t> ReadShape(Cursor& cursor) {
+  const uint32_t dimensions = cursor.Read<uint32_t>("number of dimensions");
+  if (dimensions < 1 || dimensions > kMaxDimensions) {
+    cursor.Fail("number of dimensions",
+                fmt::format("{} is not in the range 1 to {}", dimensions, kMaxDimensions));
+  }
+  std::vector<int64_t> shape(dimensions);
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < dimensions; ++i) {
+    const uint64_t dimension = cursor.Read<uint64_t>("shape");
+    if (dimension == 0) cursor.Fail("shape", fmt::format("dimension {} is 0", i));
+    if (__builtin_mul_overflow(elements, dimension, &elements)) {
+      cursor.Fail("shape", fmt::format("dimension {} of {} makes more elements than 63 bits count",
+                                       i, dimension));
+    }
+    shape[i] = static_cast<int64_t>(dimension);
+  }
+  return shape;
+}
+
+// A tensor's place in the data section. Bytes are unknown (0) for a type that is unknown.
+struct Region {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+Region ReadTensor(Cursor& cursor, uint64_t alignment, GgufTensor& tensor) {
+  tensor.shape = ReadShape(cursor);
+  tensor.type = static_cast<GgmlType>(cursor.Read<uint32_t>("type"));
+  Region region;
+  region.offset = cursor.Read<uint64_t>("offset");
+  if (region.offset % alignment != 0) {
+    cursor.Fail("offset",
+                fmt::format("{} is no multiple of the alignment {}", region.offset, alignment));
+  }
+  if (const auto traits = KnownTraitsOf(tensor.type)) {
+    const std::optional<int64_t> bytes = TensorBytes(*traits, tensor.shape);
+    if (!bytes) {
+      cursor.Fail("shape", fmt::format("rows of {} elements, of blocks of {} in type {}, take no "
+                                       "whole number of blocks or more bytes than 63 bits count",
+                                       tensor.shape[0], traits->block_elements, traits->name));
+    }
+    region.bytes = static_cast<uint64_t>(*bytes);
+  }
+  return region;
+}
+
+std::vector<Region> ReadTensors(Cursor& cursor, uint64_t count, uint64_t alignment,
+                                GgufContents& contents) {
+  std::vector<Region> regions;
+  regions.reserve(count);
+  contents.tensors.reserve(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    cursor.EnterEntry("tensor entry", i);
+    const std::string_view name = ReadName(cursor, "name");
+    cursor.NameEntry("tensor", name);
+    if (!contents.tensor_index.emplace(name, i).second) cursor.Fail("", "the tensor occurs twice");
+    GgufTensor& tensor = contents.tensors.emplace_back();
+    tensor.name = name;
+    regions.push_back(ReadTensor(cursor, alignment, tensor));
+  }
+  cursor.LeaveEntry();
+  return regions;
+}
+
+// Gives every tensor its bytes: inside `data`, and no byte to two tensors. A tensor of unknown type
+// takes at least one byte, and gets all up to the next tensor or the end.
+void PlaceTensors(Cursor& cursor, std::span<const std::byte> data, std::vector<Region> regions,
+                  std::vector<GgufTensor>& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(regions[a].offset, a) < std::pair(regions[b].offset, b);
+  });
+  for (size_t i = 0; i < order.size(); ++i) {
+    Region& region = regions[order[i]];
+    GgufTensor& tensor = tensors[order[i]];
+    cursor.NameEntry("tensor", tensor.name);
+    const uint64_t needed = std::max<uint64_t>(region.bytes, 1);
+    if (region.offset > data.size() || needed > data.size() - region.offset) {
+      cursor.Fail("offset",
+                  fmt::format("needs {} bytes at {} of a data section of {} bytes", needed,
+                              region.offset, data.size()),
+                  "the file is truncated or damaged");
+    }
+    uint64_t end = data.size();
+    if (i + 1 < order.size()) {
+      const uint64_t next = regions[order[i + 1]].offset;
+      if (next < region.offset + needed) {
+        cursor.Fail("offset", fmt::format("its {} bytes at {} run into tensor {} at {}", needed,
+                                          region.offset, Quote(tensors[order[i + 1]].name), next));
+      }
+      end = std::min(end, next);
+    }
+    if (region.bytes == 0) region.bytes = end - region.offset;
+    tensor.data = data.subspan(region.offset, region.bytes);
+  }
+  cursor.LeaveEntry();
+}
+
+}  // namespace
+
+GgufContents ParseGguf(std::span<const std::byte> bytes, const std::string& file) {
+  Cursor cursor(bytes, file);
+  GgufContents contents;
+  contents.version = ReadVersion(cursor);
+  const uint64_t tensor_count = cursor.ReadCount(kMinTensorEntryBytes, "tensor count");
+  const uint64_t metadata_count = cursor.ReadCount(kMinMetadataEntryBytes, "metadata count");
+  ReadMetadata(cursor, metadata_count, contents);
+  const uint64_t alignment = Alignment(cursor, contents);
+  if (tensor_count > cursor.remaining() / kMinTensorEntryBytes) {
+    cursor.Fail("tensor count",
+                fmt::format("{} entries of at least {} bytes each, but only {} "
+                            "bytes follow the metadata",
+                            tensor_count, kMinTensorEntryBytes, cursor.remaining()),
+                "the file is truncated or damaged");
+  }
+  std::vector<Region> regions = ReadTensors(cursor, tensor_count, alignment, contents);
+
+  // The data section starts at the next multiple of the alignment; with no tensors it may be
+  // absent.
+  const uint64_t start = (cursor.offset() + alignment - 1) / alignment * alignment;
+  const std::span<const std::byte> data =
+      start <= bytes.size() ? bytes.subspan(start) : std::span<const std::byte>{};
+  PlaceTensors(cursor, data, std::move(regions), contents.tensors);
+  return contents;
+}
+
+}  // namespace lockstep
