@@ -101,8 +101,8 @@ std::optional<Difference> FirstTraceDifference(std::span<const RecordingTrace::E
     const RecordingTrace::Entry& b = oracle[i];
     if (a.layer != b.layer || a.stage != b.stage || a.positions != b.positions ||
         a.rows.size() != b.rows.size()) {
-      return ShapeDifference(a, fmt::format("the oracle computed {} of layer {} here",
-                                            StageName(b.stage), b.layer));
+      return ShapeDifference(
+          a, fmt::format("the oracle computed {} of layer {} here", StageName(b.stage), b.layer));
     }
     const int64_t index = FirstFloatDifference(a.rows, b.rows);
     if (index < 0) continue;
@@ -119,9 +119,9 @@ std::optional<Difference> FirstTraceDifference(std::span<const RecordingTrace::E
   }
   if (subject.size() != oracle.size()) {
     const bool subject_longer = subject.size() > common;
-    return ShapeDifference(subject_longer ? subject[common] : oracle[common],
-                           subject_longer ? "only the subject computed it"
-                                          : "only the oracle computed it");
+    return ShapeDifference(
+        subject_longer ? subject[common] : oracle[common],
+        subject_longer ? "only the subject computed it" : "only the oracle computed it");
   }
   return std::nullopt;
 }

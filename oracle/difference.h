@@ -24,20 +24,20 @@ struct Difference {
     kCacheRow,      // a row of the cache after the step
     kLength,        // a layer's length after the step
     kLogits,
-    kStorage,       // raw stored bytes, with equal logical rows
-    kPath,          // the write path that ran is not the one that had to run
-    kException,     // one side threw
+    kStorage,    // raw stored bytes, with equal logical rows
+    kPath,       // the write path that ran is not the one that had to run
+    kException,  // one side threw
   };
 
   Kind kind = Kind::kStage;
-  int32_t step = 0;        // 0 is the prefill
-  int32_t layer = -1;      // -1 where the place belongs to no layer
-  std::string place;       // "K row", "V row", a stage's name, "logits", "length", ...
-  int32_t position = -1;   // of the row, -1 where none
-  int64_t element = -1;    // within the row, -1 where none
-  float subject = 0;       // the two values, where there is an element
+  int32_t step = 0;       // 0 is the prefill
+  int32_t layer = -1;     // -1 where the place belongs to no layer
+  std::string place;      // "K row", "V row", a stage's name, "logits", "length", ...
+  int32_t position = -1;  // of the row, -1 where none
+  int64_t element = -1;   // within the row, -1 where none
+  float subject = 0;      // the two values, where there is an element
   float oracle = 0;
-  std::string detail;      // for kinds without values: one sentence
+  std::string detail;  // for kinds without values: one sentence
 
   // One sentence: place, then both values in hex and decimal with their ulp distance.
   std::string Sentence() const;

@@ -20,8 +20,8 @@ class Execution {
       : rule_(side.rule),
         inner_(*side.cache),
         counting_(*side.cache),
-        engine_(options.model, {.kernels = options.kernels,
-                                .max_step_tokens = options.max_step_tokens}),
+        engine_(options.model,
+                {.kernels = options.kernels, .max_step_tokens = options.max_step_tokens}),
         step_rows_(std::min(options.max_step_tokens, side.cache->max_step_rows())) {
     LS_CHECK(inner_.current_length() == 0, "the cache holds {} rows", inner_.current_length());
   }
@@ -235,9 +235,8 @@ DriverResult RunLockstep(const DriverOptions& options, const Side& subject_side,
       std::thread oracle_thread([&] { oracle.Step(tokens, positions); });
       subject.Step(tokens, positions);
       oracle_thread.join();
-      result.difference =
-          Compare(subject, oracle, positions.front(), static_cast<int32_t>(positions.size()),
-                  options.compare_storage);
+      result.difference = Compare(subject, oracle, positions.front(),
+                                  static_cast<int32_t>(positions.size()), options.compare_storage);
     }
     if (result.difference) {
       result.difference->step = step;

@@ -33,8 +33,8 @@ struct PathRule {
 
 // Calls one layer has to see in one step.
 struct PathCounts {
-  int64_t granted = 0;   // TryReserveSlot that handed out a slot
-  int64_t refused = 0;   // TryReserveSlot that returned nullopt
+  int64_t granted = 0;  // TryReserveSlot that handed out a slot
+  int64_t refused = 0;  // TryReserveSlot that returned nullopt
   int64_t commits = 0;
   int64_t updates = 0;
 
@@ -52,24 +52,24 @@ struct DriverOptions {
   const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
   std::vector<int32_t> prompt;           // token ids of the prefill, not empty
   int32_t decode_steps = 0;
-  int32_t max_step_tokens = 512;         // TransformerOptions
-  bool compare_storage = false;          // both caches are of one kind: stored bytes too [X2]
+  int32_t max_step_tokens = 512;              // TransformerOptions
+  bool compare_storage = false;               // both caches are of one kind: stored bytes too [X2]
   std::function<void(int32_t step)> on_step;  // progress, may be empty
 };
 
 struct SideResult {
-  Digest logits;               // over the logits of all steps, in order
-  Digest cache;                // the cache hash at the end [X1]
-  std::vector<int32_t> tokens; // argmax of each step
-  PathCounts counts;           // over all layers and steps, as observed
-  double seconds = 0;          // inside Forward
+  Digest logits;                // over the logits of all steps, in order
+  Digest cache;                 // the cache hash at the end [X1]
+  std::vector<int32_t> tokens;  // argmax of each step
+  PathCounts counts;            // over all layers and steps, as observed
+  double seconds = 0;           // inside Forward
 };
 
 struct DriverResult {
   SideResult subject;
   SideResult oracle;
-  int32_t steps = 0;                      // compared, the prefill included
-  std::optional<Difference> difference;   // the first; nothing after it was run
+  int32_t steps = 0;                     // compared, the prefill included
+  std::optional<Difference> difference;  // the first; nothing after it was run
 };
 
 // REQUIRES: both caches empty and of the model's geometry (LS_CHECK).

@@ -20,8 +20,8 @@ struct VerifyOptions {
   const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
   std::vector<int32_t> prompt;           // token ids
   int32_t decode_steps = 8;
-  std::vector<std::string> caches;       // names of caches/registry.h; empty: all host caches
-  std::string plant;                     // a fault of faulty_cache.h planted into the direct side
+  std::vector<std::string> caches;  // names of caches/registry.h; empty: all host caches
+  std::string plant;                // a fault of faulty_cache.h planted into the direct side
   std::function<void(const std::string& text)> on_progress;  // may be empty
 };
 
@@ -34,15 +34,15 @@ struct VerifyCell {
   Verdict verdict = Verdict::kHolds;
   SideResult result;
   std::optional<Difference> difference;
-  std::string against;     // what the cell was compared with
-  std::string reason;      // for kNotApplicable: one sentence
+  std::string against;  // what the cell was compared with
+  std::string reason;   // for kNotApplicable: one sentence
 };
 
 struct VerifyResult {
   std::vector<VerifyCell> cells;
   int32_t steps = 0;
-  bool holds = false;  // at least one cell was proved on the direct path and none differs
-  std::string verdict; // one sentence
+  bool holds = false;   // at least one cell was proved on the direct path and none differs
+  std::string verdict;  // one sentence
 };
 
 // Throws Error for unknown cache names or plants, and for a prompt that does not fit the context.
