@@ -1,15 +1,41 @@
 #include "caches/kv_cache.h"
 
 #include "caches/check.h"
+#include "caches/codec.h"
 
 namespace lockstep {
+namespace {
+
+// [count, kv_stride] as stored: rows of a segment follow one another, so they are one long row.
+std::span<const std::byte> StoredKeys(const KvSegment& segment, int64_t kv_stride) {
+  const int64_t bytes = segment.count * RowBytes(segment.key_type, kv_stride);
+  return {segment.keys, static_cast<size_t>(bytes)};
+}
+
+std::span<const std::byte> StoredValues(const KvSegment& segment, int64_t kv_stride) {
+  const int64_t bytes = segment.count * RowBytes(segment.value_type, kv_stride);
+  return {segment.values, static_cast<size_t>(bytes)};
+}
+
+// L, H, D: what both hashes of a cache start with.
+void AddShape(const KvGeometry& geometry, DigestBuilder* builder) {
+  builder->AddU32(static_cast<uint32_t>(geometry.num_layers));
+  builder->AddU32(static_cast<uint32_t>(geometry.num_kv_heads));
+  builder->AddU32(static_cast<uint32_t>(geometry.head_dim));
+}
+
+}  // namespace
 
 std::string_view RowTypeName(RowType type) {
   switch (type) {
-    case RowType::kF32: return "f32";
-    case RowType::kF16: return "f16";
-    case RowType::kQ8_0: return "q8_0";
-    case RowType::kQ4_0: return "q4_0";
+    case RowType::kF32:
+      return "f32";
+    case RowType::kF16:
+      return "f16";
+    case RowType::kQ8_0:
+      return "q8_0";
+    case RowType::kQ4_0:
+      return "q4_0";
   }
   LS_CHECK(false, "row type {}", static_cast<int>(type));
   return {};
@@ -17,10 +43,14 @@ std::string_view RowTypeName(RowType type) {
 
 int64_t RowBytes(RowType type, int64_t elements) {
   switch (type) {
-    case RowType::kF32: return elements * 4;
-    case RowType::kF16: return elements * 2;
-    case RowType::kQ8_0: return elements / 32 * 34;
-    case RowType::kQ4_0: return elements / 32 * 18;
+    case RowType::kF32:
+      return elements * 4;
+    case RowType::kF16:
+      return elements * 2;
+    case RowType::kQ8_0:
+      return elements / 32 * 34;
+    case RowType::kQ4_0:
+      return elements / 32 * 18;
   }
   LS_CHECK(false, "row type {}", static_cast<int>(type));
   return 0;
@@ -31,6 +61,68 @@ void KvCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const 
   if (position < 0 || position >= view->length) {
     throw std::out_of_range("ViewForQuery: position outside the layer's length");
   }
+}
+
+KvRows DecodeRows(const KvView& view, int64_t kv_stride) {
+  const auto stride = static_cast<size_t>(kv_stride);
+  const auto rows = static_cast<size_t>(view.length);
+  KvRows decoded{.keys = std::vector<float>(rows * stride),
+                 .values = std::vector<float>(rows * stride)};
+  int32_t next = 0;  // position
+  for (const KvSegment& segment : view.segments) {
+    LS_CHECK(segment.first == next && segment.count > 0, "segment [{}, +{}) after position {}",
+             segment.first, segment.count, next);
+    next += segment.count;
+    LS_CHECK(next <= view.length, "segments reach {} of length {}", next, view.length);
+    const auto first = static_cast<size_t>(segment.first) * stride;
+    const auto count = static_cast<size_t>(segment.count) * stride;
+    DecodeRow(segment.key_type, StoredKeys(segment, kv_stride),
+              std::span(decoded.keys).subspan(first, count));
+    DecodeRow(segment.value_type, StoredValues(segment, kv_stride),
+              std::span(decoded.values).subspan(first, count));
+  }
+  LS_CHECK(next == view.length, "segments end at {} of length {}", next, view.length);
+  return decoded;
+}
+
+LayerDigest DigestOfLayer(const KvCache& cache, int32_t layer) {
+  KvView view;
+  cache.View(layer, &view);
+  const KvRows rows = DecodeRows(view, cache.geometry().kv_stride());
+  return {.length = view.length,
+          .keys = DigestOfFloats(rows.keys),
+          .values = DigestOfFloats(rows.values)};
+}
+
+Digest DigestOfCache(const KvCache& cache) {
+  DigestBuilder builder;
+  AddShape(cache.geometry(), &builder);
+  KvView view;
+  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
+    cache.View(layer, &view);
+    const KvRows rows = DecodeRows(view, cache.geometry().kv_stride());
+    builder.AddU32(static_cast<uint32_t>(view.length));
+    builder.AddFloats(rows.keys);
+    builder.AddFloats(rows.values);
+  }
+  return builder.Finish();
+}
+
+Digest DigestOfStoredRows(const KvCache& cache) {
+  DigestBuilder builder;
+  AddShape(cache.geometry(), &builder);
+  KvView view;
+  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
+    cache.View(layer, &view);
+    builder.AddU32(static_cast<uint32_t>(view.length));
+    for (const KvSegment& segment : view.segments) {
+      builder.AddBytes(StoredKeys(segment, cache.geometry().kv_stride()));
+    }
+    for (const KvSegment& segment : view.segments) {
+      builder.AddBytes(StoredValues(segment, cache.geometry().kv_stride()));
+    }
+  }
+  return builder.Finish();
 }
 
 }  // namespace lockstep

@@ -195,6 +195,10 @@ LayerDigest DigestOfLayer(const KvCache& cache, int32_t layer);
 // max_length is a limit, not content, and is left out.
 Digest DigestOfCache(const KvCache& cache);
 
+// The storage hash [X2] of a cache whose View shows the stored rows themselves: as DigestOfCache,
+// but the raw bytes of K rows, then of V rows. How the view is cut into segments does not count.
+Digest DigestOfStoredRows(const KvCache& cache);
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_CACHES_KV_CACHE_H_
