@@ -3,6 +3,10 @@
 // Everything in a file is hostile until checked: every count, length, offset and type is bounded by
 // the file's size before it is used, and nothing is allocated that the file's size does not bound.
 // A violation throws lockstep::Error, whose `where` names the file and the field.
+//
+// Stricter than the format: no duplicate keys or tensors, no two tensors that share bytes, no
+// nested arrays, no empty dimension, general.alignment a power of two from 8 to 65536. More lenient
+// than ggml: tensors may lie in any order and with gaps, and padding may hold anything.
 #ifndef LOCKSTEP_ENGINE_GGUF_H_
 #define LOCKSTEP_ENGINE_GGUF_H_
 
@@ -11,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,23 +38,24 @@ struct GgmlTypeTraits {
 std::optional<GgmlTypeTraits> TraitsOf(GgmlType type);
 
 // Metadata value. Integers of every width are widened; arrays are homogeneous.
-using GgufValue =
-    std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<uint64_t>,
-                 std::vector<int64_t>, std::vector<double>, std::vector<bool>,
-                 std::vector<std::string>>;
+using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<uint64_t>,
+                               std::vector<int64_t>, std::vector<double>, std::vector<bool>,
+                               std::vector<std::string>>;
 
 struct GgufTensor {
   std::string name;
   GgmlType type = GgmlType::kF32;
-  std::vector<int64_t> shape;       // ggml order: shape[0] is the contiguous dimension
-  std::span<const std::byte> data;  // points into the file
+  std::vector<int64_t> shape;       // 1 to 4 dimensions >= 1; shape[0] is the contiguous one
+  std::span<const std::byte> data;  // points into the file; of an unknown type, all up to the next
+                                    // tensor or the end
 
   int64_t elements() const;
 };
 
 class GgufFile {
  public:
-  // Maps `path` read-only. Throws Error for anything that is not a complete GGUF file.
+  // Maps `path` read-only. Throws Error for anything that is not a complete GGUF file. The file
+  // must keep its size while it is mapped: reading bytes that another process cut off is a SIGBUS.
   static std::shared_ptr<const GgufFile> Open(const std::string& path);
 
   // Parses an image in memory, which the file object keeps; `name` stands for the path in errors.
@@ -64,7 +70,9 @@ class GgufFile {
   std::span<const std::byte> bytes() const { return bytes_; }
 
   // Metadata. The Require* forms throw Error naming the key when it is absent, of another kind or
-  // out of the given range; Find* return nullopt only when the key is absent.
+  // out of the given range; Find* return nullopt only when the key is absent. Kinds are not
+  // converted: integers of any width and sign are integers, but a bool or a float is not one, nor
+  // an integer a float. Floats are finite; elements of FindFloats may be infinite but not NaN.
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
   int64_t RequireInt(std::string_view key, int64_t low, int64_t high) const;
   double RequireFloat(std::string_view key) const;
@@ -98,7 +106,9 @@ class GgufFile {
   std::map<std::string, size_t, std::less<>> tensor_index_;
 };
 
-// Builds a GGUF version 3 image, for synthetic models. Keys and tensors keep the order of the calls.
+// Builds a GGUF version 3 image, for synthetic models. Keys and tensors keep the order of the
+// calls. Misuse (a key or tensor added twice, a key or name over 65535 bytes, general.alignment) is
+// an LS_CHECK.
 class GgufWriter {
  public:
   void AddUint32(std::string_view key, uint32_t value);
@@ -109,11 +119,12 @@ class GgufWriter {
   void AddInt32s(std::string_view key, std::span<const int32_t> values);
   void AddFloat32s(std::string_view key, std::span<const float> values);
 
-  // `data` is moved in; its size must be what type and shape need (LS_CHECK).
+  // `data` is moved in. REQUIRES: a type with traits, 1 to 4 dimensions of at least 1, shape[0] a
+  // multiple of the type's block, and data of the size that follows (all LS_CHECK).
   void AddTensor(std::string_view name, GgmlType type, std::vector<int64_t> shape,
                  std::vector<std::byte> data);
 
-  // Alignment 32. Finish may be called once.
+  // Alignment 32, each tensor padded to it. Finish may be called once, and nothing added after it.
   std::vector<std::byte> Finish();
 
  private:
@@ -123,9 +134,14 @@ class GgufWriter {
     std::vector<int64_t> shape;
     std::vector<std::byte> data;
   };
-  uint64_t metadata_count_ = 0;
+
+  void BeginEntry(std::string_view key);
+
+  std::set<std::string, std::less<>> keys_;
   std::vector<std::byte> metadata_;
+  std::set<std::string, std::less<>> tensor_names_;
   std::vector<Tensor> tensors_;
+  bool finished_ = false;
 };
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #ifndef LOCKSTEP_ENGINE_GGUF_CURSOR_H_
 #define LOCKSTEP_ENGINE_GGUF_CURSOR_H_
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,8 +12,6 @@
 #include <type_traits>
 
 namespace lockstep {
-
-static_assert(std::endian::native == std::endian::little, "GGUF fields are copied as they lie");
 
 // `text` of a file in quotes for a message: bytes outside printable ASCII as \xNN, cut when long.
 std::string Quote(std::string_view text);

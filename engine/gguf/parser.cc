@@ -9,33 +9,16 @@
 #include <utility>
 
 #include "engine/gguf/cursor.h"
+#include "engine/gguf/format.h"
 #include "engine/gguf/types.h"
 
 namespace lockstep {
 namespace {
 
-// Value types of metadata, with GGUF's ids.
-enum class ValueType : uint32_t {
-  kUint8 = 0,
-  kInt8 = 1,
-  kUint16 = 2,
-  kInt16 = 3,
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kUint64 = 10,
-  kInt64 = 11,
-  kFloat64 = 12,
-};
-
-constexpr std::string_view kAlignmentKey = "general.alignment";
-constexpr uint64_t kDefaultAlignment = 32;
-constexpr uint64_t kMaxAlignment = 65536;  // the largest page of any host
-constexpr uint64_t kMaxNameBytes = 65535;  // GGUF's limit for keys
-constexpr uint32_t kMaxDimensions = 4;     // ggml's limit
+// Bounds of general.alignment: GGUF asks for a multiple of 8, ggml for a power of two, and beyond
+// the largest page of any host (64 KiB) alignment serves nothing.
+constexpr uint64_t kMinAlignment = 8;
+constexpr uint64_t kMaxAlignment = 65536;
 
 // The least that an entry can take in the file, to bound counts before anything is allocated.
 constexpr uint64_t kMinMetadataEntryBytes = 8 + 4 + 1;        // key length, type, value
@@ -74,32 +57,32 @@ GgufValue ReadStrings(Cursor& cursor) {
 
 GgufValue ReadArray(Cursor& cursor) {
   const uint32_t type = cursor.Read<uint32_t>("array element type");
-  switch (static_cast<ValueType>(type)) {
-    case ValueType::kUint8:
+  switch (static_cast<GgufValueType>(type)) {
+    case GgufValueType::kUint8:
       return ReadNumbers<uint64_t, uint8_t>(cursor);
-    case ValueType::kUint16:
+    case GgufValueType::kUint16:
       return ReadNumbers<uint64_t, uint16_t>(cursor);
-    case ValueType::kUint32:
+    case GgufValueType::kUint32:
       return ReadNumbers<uint64_t, uint32_t>(cursor);
-    case ValueType::kUint64:
+    case GgufValueType::kUint64:
       return ReadNumbers<uint64_t, uint64_t>(cursor);
-    case ValueType::kInt8:
+    case GgufValueType::kInt8:
       return ReadNumbers<int64_t, int8_t>(cursor);
-    case ValueType::kInt16:
+    case GgufValueType::kInt16:
       return ReadNumbers<int64_t, int16_t>(cursor);
-    case ValueType::kInt32:
+    case GgufValueType::kInt32:
       return ReadNumbers<int64_t, int32_t>(cursor);
-    case ValueType::kInt64:
+    case GgufValueType::kInt64:
       return ReadNumbers<int64_t, int64_t>(cursor);
-    case ValueType::kFloat32:
+    case GgufValueType::kFloat32:
       return ReadNumbers<double, float>(cursor);
-    case ValueType::kFloat64:
+    case GgufValueType::kFloat64:
       return ReadNumbers<double, double>(cursor);
-    case ValueType::kBool:
+    case GgufValueType::kBool:
       return ReadBools(cursor);
-    case ValueType::kString:
+    case GgufValueType::kString:
       return ReadStrings(cursor);
-    case ValueType::kArray:
+    case GgufValueType::kArray:
       cursor.Fail("array element type", "arrays of arrays are not supported");
   }
   cursor.Fail("array element type", fmt::format("value type id {} is unknown", type));
@@ -107,32 +90,32 @@ GgufValue ReadArray(Cursor& cursor) {
 
 GgufValue ReadValue(Cursor& cursor) {
   const uint32_t type = cursor.Read<uint32_t>("value type");
-  switch (static_cast<ValueType>(type)) {
-    case ValueType::kUint8:
+  switch (static_cast<GgufValueType>(type)) {
+    case GgufValueType::kUint8:
       return uint64_t{cursor.Read<uint8_t>("value")};
-    case ValueType::kUint16:
+    case GgufValueType::kUint16:
       return uint64_t{cursor.Read<uint16_t>("value")};
-    case ValueType::kUint32:
+    case GgufValueType::kUint32:
       return uint64_t{cursor.Read<uint32_t>("value")};
-    case ValueType::kUint64:
+    case GgufValueType::kUint64:
       return cursor.Read<uint64_t>("value");
-    case ValueType::kInt8:
+    case GgufValueType::kInt8:
       return int64_t{cursor.Read<int8_t>("value")};
-    case ValueType::kInt16:
+    case GgufValueType::kInt16:
       return int64_t{cursor.Read<int16_t>("value")};
-    case ValueType::kInt32:
+    case GgufValueType::kInt32:
       return int64_t{cursor.Read<int32_t>("value")};
-    case ValueType::kInt64:
+    case GgufValueType::kInt64:
       return cursor.Read<int64_t>("value");
-    case ValueType::kFloat32:
+    case GgufValueType::kFloat32:
       return double{cursor.Read<float>("value")};
-    case ValueType::kFloat64:
+    case GgufValueType::kFloat64:
       return cursor.Read<double>("value");
-    case ValueType::kBool:
+    case GgufValueType::kBool:
       return ReadBool(cursor);
-    case ValueType::kString:
+    case GgufValueType::kString:
       return std::string(cursor.ReadString("value"));
-    case ValueType::kArray:
+    case GgufValueType::kArray:
       return ReadArray(cursor);
   }
   cursor.Fail("value type", fmt::format("value type id {} is unknown", type));
@@ -140,8 +123,8 @@ GgufValue ReadValue(Cursor& cursor) {
 
 std::string_view ReadName(Cursor& cursor, std::string_view field) {
   const std::string_view name = cursor.ReadString(field);
-  if (name.size() > kMaxNameBytes) {
-    cursor.Fail(field, fmt::format("{} bytes long, of at most {}", name.size(), kMaxNameBytes));
+  if (name.size() > kGgufMaxNameBytes) {
+    cursor.Fail(field, fmt::format("{} bytes long, of at most {}", name.size(), kGgufMaxNameBytes));
   }
   return name;
 }
@@ -149,9 +132,8 @@ std::string_view ReadName(Cursor& cursor, std::string_view field) {
 // A file from a host of the other byte order has a sound magic and a version with its bytes turned.
 uint32_t ReadVersion(Cursor& cursor) {
   const uint32_t magic = cursor.Read<uint32_t>("magic");
-  constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-  const bool turned_magic = magic == __builtin_bswap32(kMagic);
-  if (magic != kMagic && !turned_magic) {
+  const bool turned_magic = magic == __builtin_bswap32(kGgufMagic);
+  if (magic != kGgufMagic && !turned_magic) {
     cursor.Fail("magic", "the file does not begin with 'GGUF'", "convert the model to GGUF");
   }
   const uint32_t version = cursor.Read<uint32_t>("version");
@@ -160,8 +142,10 @@ uint32_t ReadVersion(Cursor& cursor) {
                 "the file is big-endian; only little-endian GGUF is supported",
                 "convert the model again on a little-endian host");
   }
-  if (version != 2 && version != 3) {
-    cursor.Fail("version", fmt::format("version {} is not supported, only 2 and 3", version),
+  if (version < kGgufOldestVersion || version > kGgufNewestVersion) {
+    cursor.Fail("version",
+                fmt::format("version {} is not supported, only {} to {}", version,
+                            kGgufOldestVersion, kGgufNewestVersion),
                 "convert the model again with a current converter");
   }
   return version;
@@ -179,13 +163,14 @@ void ReadMetadata(Cursor& cursor, uint64_t count, GgufContents& contents) {
 }
 
 uint64_t Alignment(Cursor& cursor, const GgufContents& contents) {
-  const auto found = contents.metadata.find(kAlignmentKey);
-  if (found == contents.metadata.end()) return kDefaultAlignment;
-  cursor.NameEntry("metadata key", kAlignmentKey);
+  const auto found = contents.metadata.find(kGgufAlignmentKey);
+  if (found == contents.metadata.end()) return kGgufDefaultAlignment;
+  cursor.NameEntry("metadata key", kGgufAlignmentKey);
   const uint64_t* value = std::get_if<uint64_t>(&found->second);
   if (value == nullptr) cursor.Fail("", "is no unsigned integer");
-  if (!std::has_single_bit(*value) || *value < 8 || *value > kMaxAlignment) {
-    cursor.Fail("", fmt::format("{} is no power of two from 8 to {}", *value, kMaxAlignment));
+  if (!std::has_single_bit(*value) || *value < kMinAlignment || *value > kMaxAlignment) {
+    cursor.Fail("", fmt::format("{} is no power of two from {} to {}", *value, kMinAlignment,
+                                kMaxAlignment));
   }
   cursor.LeaveEntry();
   return *value;
@@ -193,9 +178,9 @@ uint64_t Alignment(Cursor& cursor, const GgufContents& contents) {
 
 std::vector<int64_t> ReadShape(Cursor& cursor) {
   const uint32_t dimensions = cursor.Read<uint32_t>("number of dimensions");
-  if (dimensions < 1 || dimensions > kMaxDimensions) {
+  if (dimensions < 1 || dimensions > kGgmlMaxDimensions) {
     cursor.Fail("number of dimensions",
-                fmt::format("{} is not in the range 1 to {}", dimensions, kMaxDimensions));
+                fmt::format("{} is not in the range 1 to {}", dimensions, kGgmlMaxDimensions));
   }
   std::vector<int64_t> shape(dimensions);
   int64_t elements = 1;
