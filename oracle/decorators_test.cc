@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "oracle/faulty_cache.h"
+
 namespace lockstep {
 namespace {
 
@@ -175,6 +177,20 @@ TEST(DecoratorTest, RecordingForwardsEverything) {
 
 TEST(DecoratorTest, UpdateOnlyForwardsAllButReserve) {
   ExpectForwardsEverything(Owning<UpdateOnlyCache>(), {"TryReserveSlot"});
+}
+
+TEST(DecoratorTest, FaultyForwardsEverythingBeforeItsStep) {
+  for (const PlantInfo& info : KnownPlants()) {
+    SCOPED_TRACE(info.name);
+    Plant plant;
+    plant.kind = info.kind;
+    plant.step = 1000;
+    ExpectForwardsEverything(
+        [&](std::unique_ptr<KvCache> inner) {
+          return std::make_unique<FaultyCache>(std::move(inner), plant);
+        },
+        {"geometry"});  // asked more than once: a plant's place is checked against it
+  }
 }
 
 TEST(DecoratorTest, ForksAreDecoratedTheSameWay) {
