@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include "caches/aligned_buffer.h"
 #include "caches/kv_cache.h"
 #include "engine/gguf.h"
 
@@ -19,7 +19,7 @@ namespace lockstep {
 
 // A weight matrix [rows, cols] (rows = outputs, cols = the reduction), repacked so that 16 output
 // rows are interleaved and a vector lane is an output row. The tail group is padded with zero rows
-// that are computed and never stored.
+// that are computed and never stored. Movable, not copyable.
 class PackedMatrix {
  public:
   static constexpr int32_t kGroupRows = 16;
@@ -35,7 +35,7 @@ class PackedMatrix {
   int32_t groups() const { return (rows_ + kGroupRows - 1) / kGroupRows; }
   bool quantized() const { return type_ == GgmlType::kQ8_0 || type_ == GgmlType::kQ4_0; }
   // The packed bytes of one group, 64-byte aligned.
-  const std::byte* group(int32_t index) const { return bytes_ + index * group_bytes_; }
+  const std::byte* group(int32_t index) const { return storage_.data() + index * group_bytes_; }
   int64_t group_bytes() const { return group_bytes_; }
 
  private:
@@ -43,8 +43,7 @@ class PackedMatrix {
   int32_t rows_ = 0;
   int32_t cols_ = 0;
   int64_t group_bytes_ = 0;
-  std::vector<std::byte> storage_;   // groups * group_bytes, plus slack for alignment
-  const std::byte* bytes_ = nullptr; // first aligned byte of storage_
+  AlignedBuffer<std::byte> storage_;  // groups * group_bytes
 };
 
 // The inputs of a matmul: n rows of F32 and, for quantized weights, the same rows as Q8 blocks.

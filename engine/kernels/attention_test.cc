@@ -1,0 +1,312 @@
+// attention against a plain reference in the words of engine/ARITHMETIC.md, bit for bit.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "caches/digest.h"
+#include "caches/kv_cache.h"
+#include "engine/kernels.h"
+#include "engine/kernels/test_inputs.h"
+#include "engine/math.h"
+
+namespace lockstep {
+namespace {
+
+using kernels_test::BlockQuant;
+using kernels_test::FloatElement;
+using kernels_test::HalfToFloat;
+using kernels_test::LoadHalf;
+using kernels_test::RandomValues;
+using kernels_test::RandomWeights;
+
+constexpr float kCanary = -0x1.abcdp+100f;
+
+class AttentionTest : public testing::TestWithParam<const KernelTable*> {
+ protected:
+  const KernelTable& kernels() const { return *GetParam(); }
+};
+
+GgmlType WeightTypeOf(RowType type) {
+  switch (type) {
+    case RowType::kF32:
+      return GgmlType::kF32;
+    case RowType::kF16:
+      return GgmlType::kF16;
+    case RowType::kQ8_0:
+      return GgmlType::kQ8_0;
+    default:
+      return GgmlType::kQ4_0;
+  }
+}
+
+float StoredElement(RowType type, const std::byte* row, int64_t element) {
+  if (type == RowType::kF32 || type == RowType::kF16) {
+    return FloatElement(WeightTypeOf(type), row, element);
+  }
+  const bool q8 = type == RowType::kQ8_0;
+  const std::byte* block = row + element / 32 * (q8 ? 34 : 18);
+  const auto quant = static_cast<float>(BlockQuant(q8, block, static_cast<int>(element % 32)));
+  return quant * HalfToFloat(LoadHalf(block));
+}
+
+// `length` rows of K and V; rows from `poison_from` on are NaN throughout.
+struct Rows {
+  AttentionShape shape;
+  RowType key_type = RowType::kF32;
+  RowType value_type = RowType::kF32;
+  int32_t length = 0;
+  std::vector<std::byte> keys;
+  std::vector<std::byte> values;
+
+  int64_t stride() const { return int64_t{shape.num_kv_heads} * shape.head_dim; }
+
+  KvSegment Segment(int32_t first, int32_t count) const {
+    return {.first = first,
+            .count = count,
+            .key_type = key_type,
+            .value_type = value_type,
+            .keys = keys.data() + first * RowBytes(key_type, stride()),
+            .values = values.data() + first * RowBytes(value_type, stride())};
+  }
+
+  KvView Whole() const { return {.length = length, .segments = {Segment(0, length)}}; }
+
+  float Key(int32_t p, int64_t e) const {
+    return StoredElement(key_type, keys.data() + p * RowBytes(key_type, stride()), e);
+  }
+  float Value(int32_t p, int64_t e) const {
+    return StoredElement(value_type, values.data() + p * RowBytes(value_type, stride()), e);
+  }
+
+  void PoisonFrom(int32_t first) {
+    const auto fill = [&](std::vector<std::byte>* bytes, RowType type) {
+      std::fill(bytes->begin() + first * RowBytes(type, stride()), bytes->end(), std::byte{0xff});
+    };
+    fill(&keys, key_type);
+    fill(&values, value_type);
+  }
+};
+
+Rows MakeRows(const AttentionShape& shape, RowType key_type, RowType value_type, int32_t length,
+              Random* random) {
+  Rows rows;
+  rows.shape = shape;
+  rows.key_type = key_type;
+  rows.value_type = value_type;
+  rows.length = length;
+  rows.keys = RandomWeights(WeightTypeOf(key_type), length * rows.stride(), random);
+  rows.values = RandomWeights(WeightTypeOf(value_type), length * rows.stride(), random);
+  return rows;
+}
+
+float Tree16(std::array<float, 16> a) {
+  for (size_t width : {8u, 4u, 2u, 1u}) {
+    for (size_t j = 0; j < width; ++j) a[j] += a[j + width];
+  }
+  return a[0];
+}
+
+std::vector<float> Reference(const Rows& rows, const std::vector<float>& q, int32_t visible) {
+  const auto head_dim = static_cast<size_t>(rows.shape.head_dim);
+  std::vector<float> out(static_cast<size_t>(rows.shape.num_heads) * head_dim);
+  for (int32_t h = 0; h < rows.shape.num_heads; ++h) {
+    const int32_t kv_head = h / (rows.shape.num_heads / rows.shape.num_kv_heads);
+    const int64_t element = int64_t{kv_head} * rows.shape.head_dim;
+    const float* query = &q[static_cast<size_t>(h) * head_dim];
+    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+    std::vector<float> e(static_cast<size_t>(visible));
+    float top = -std::numeric_limits<float>::infinity();
+    for (int32_t p = 0; p < visible; ++p) {
+      std::array<float, 16> lanes = {};
+      for (size_t d = 0; d < head_dim; ++d) {
+        lanes[d % 16] =
+            std::fma(query[d], rows.Key(p, element + static_cast<int64_t>(d)), lanes[d % 16]);
+      }
+      e[static_cast<size_t>(p)] = Tree16(lanes) * scale;
+      if (e[static_cast<size_t>(p)] > top) top = e[static_cast<size_t>(p)];
+    }
+    std::array<float, 16> lanes = {};
+    for (size_t p = 0; p < e.size(); ++p) {
+      e[p] = CanonicalExp(e[p] - top);
+      lanes[p % 16] += e[p];
+    }
+    const float sum = Tree16(lanes);
+    for (size_t d = 0; d < head_dim; ++d) {
+      float total = 0, partial = 0;
+      for (int32_t p = 0; p < visible; ++p) {
+        partial = std::fma(e[static_cast<size_t>(p)],
+                           rows.Value(p, element + static_cast<int64_t>(d)), partial);
+        if (p % 256 == 255 || p + 1 == visible) {
+          total = p < 256 ? partial : total + partial;
+          partial = 0;
+        }
+      }
+      out[static_cast<size_t>(h) * head_dim + d] = total / sum;
+    }
+  }
+  return out;
+}
+
+std::vector<float> Attend(const KernelTable& kernels, const Rows& rows, const KvView& view,
+                          const std::vector<float>& q, int32_t visible) {
+  std::vector<float> scores(static_cast<size_t>(visible) + 1, kCanary);
+  std::vector<float> out(q.size() + 1, kCanary);
+  kernels.attention(rows.shape, q.data(), view, visible, scores.data(), out.data());
+  EXPECT_EQ(scores.back(), kCanary) << "scores written past visible";
+  EXPECT_EQ(out.back(), kCanary) << "out written past its end";
+  out.pop_back();
+  return out;
+}
+
+void ExpectSameBits(const std::vector<float>& expected, const std::vector<float>& actual,
+                    const std::string& where) {
+  ASSERT_EQ(expected.size(), actual.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(CanonicalBits(expected[i]), CanonicalBits(actual[i]))
+        << where << ", element " << i << ": expected " << expected[i] << ", got " << actual[i];
+  }
+}
+
+// The same rows cut at random, each piece copied to memory of its own so that nothing outside a
+// piece can be read unnoticed.
+struct Pieces {
+  KvView view;
+  std::vector<std::unique_ptr<std::byte[]>> memory;
+};
+
+Pieces CutAtRandom(const Rows& rows, int32_t longest, Random* random) {
+  Pieces pieces;
+  pieces.view.length = rows.length;
+  for (int32_t first = 0; first < rows.length;) {
+    const int32_t count = std::min(rows.length - first, random->Between(1, longest));
+    KvSegment segment = rows.Segment(first, count);
+    const auto copy = [&](const std::byte* from, int64_t bytes) {
+      pieces.memory.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
+      std::copy(from, from + bytes, pieces.memory.back().get());
+      return pieces.memory.back().get();
+    };
+    segment.keys = copy(segment.keys, count * RowBytes(rows.key_type, rows.stride()));
+    segment.values = copy(segment.values, count * RowBytes(rows.value_type, rows.stride()));
+    pieces.view.segments.push_back(segment);
+    first += count;
+  }
+  return pieces;
+}
+
+TEST_P(AttentionTest, EqualsThePlainReferenceAtEveryBoundaryOfVisible) {
+  Random random(11);
+  const AttentionShape shape = {.num_heads = 2, .num_kv_heads = 1, .head_dim = 32};
+  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+    Rows rows = MakeRows(shape, type, type, 640, &random);
+    const auto q = RandomValues(64, &random);
+    for (int32_t visible : {600, 513, 512, 511, 257, 256, 255, 33, 32, 31, 17, 16, 15, 2, 1}) {
+      const auto expected = Reference(rows, q, visible);
+      ExpectSameBits(expected, Attend(kernels(), rows, rows.Whole(), q, visible),
+                     fmt::format("{}, visible {}", RowTypeName(type), visible));
+      rows.PoisonFrom(visible);
+      ExpectSameBits(expected, Attend(kernels(), rows, rows.Whole(), q, visible),
+                     fmt::format("{}, visible {}, poisoned", RowTypeName(type), visible));
+    }
+  }
+}
+
+TEST_P(AttentionTest, NoCutIntoSegmentsChangesABit) {
+  Random random(12);
+  const AttentionShape shape = {.num_heads = 2, .num_kv_heads = 2, .head_dim = 32};
+  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+    const Rows rows = MakeRows(shape, type, type, 600, &random);
+    const auto q = RandomValues(64, &random);
+    for (int32_t visible : {1, 255, 257, 600}) {
+      const auto whole = Attend(kernels(), rows, rows.Whole(), q, visible);
+      for (int32_t longest : {1, 3, 16, 100, 300, 599}) {
+        const Pieces pieces = CutAtRandom(rows, longest, &random);
+        ExpectSameBits(whole, Attend(kernels(), rows, pieces.view, q, visible),
+                       fmt::format("{}, visible {}, {} segments", RowTypeName(type), visible,
+                                   pieces.view.segments.size()));
+      }
+    }
+  }
+}
+
+// A window keeps recent rows exactly: neighbouring segments have other types.
+TEST_P(AttentionTest, SegmentsMayDifferInType) {
+  Random random(13);
+  const AttentionShape shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
+  Rows old_rows = MakeRows(shape, RowType::kQ8_0, RowType::kQ4_0, 300, &random);
+  Rows plain = MakeRows(shape, RowType::kF32, RowType::kF32, 300, &random);
+  for (int32_t p = 0; p < 270; ++p) {
+    for (int64_t e = 0; e < plain.stride(); ++e) {
+      const float key = old_rows.Key(p, e), value = old_rows.Value(p, e);
+      std::memcpy(plain.keys.data() + 4 * (p * plain.stride() + e), &key, 4);
+      std::memcpy(plain.values.data() + 4 * (p * plain.stride() + e), &value, 4);
+    }
+  }
+  const KvView mixed = {.length = 300,
+                        .segments = {old_rows.Segment(0, 270), plain.Segment(270, 30)}};
+  const auto q = RandomValues(256, &random);
+  for (int32_t visible : {270, 271, 300}) {
+    ExpectSameBits(Reference(plain, q, visible), Attend(kernels(), plain, mixed, q, visible),
+                   fmt::format("visible {}", visible));
+  }
+}
+
+TEST_P(AttentionTest, HeadsReadTheirOwnKvHead) {
+  Random random(14);
+  for (const auto& [heads, kv_heads] : {std::pair{9, 3}, {28, 4}, {8, 8}, {8, 1}}) {
+    for (int32_t head_dim : {8, 32}) {
+      const AttentionShape shape = {
+          .num_heads = heads, .num_kv_heads = kv_heads, .head_dim = head_dim};
+      const Rows rows = MakeRows(shape, RowType::kF32, RowType::kF32, 20, &random);
+      const auto q = RandomValues(static_cast<size_t>(heads * head_dim), &random);
+      ExpectSameBits(Reference(rows, q, 19), Attend(kernels(), rows, rows.Whole(), q, 19),
+                     fmt::format("{} heads over {} of {}", heads, kv_heads, head_dim));
+    }
+  }
+}
+
+TEST_P(AttentionTest, EveryHeadDimension) {
+  Random random(15);
+  for (int32_t head_dim : {1, 2, 8, 15, 16, 17, 32, 64, 80, 96, 100, 128, 256}) {
+    for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+      const bool block = type == RowType::kQ8_0 || type == RowType::kQ4_0;
+      if (block && head_dim % 32 != 0) continue;
+      const AttentionShape shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = head_dim};
+      const Rows rows = MakeRows(shape, type, type, 40, &random);
+      const auto q = RandomValues(static_cast<size_t>(4 * head_dim), &random);
+      ExpectSameBits(Reference(rows, q, 37), Attend(kernels(), rows, rows.Whole(), q, 37),
+                     fmt::format("{}, head_dim {}", RowTypeName(type), head_dim));
+    }
+  }
+}
+
+TEST_P(AttentionTest, NonFiniteScoresReachTheOutput) {
+  const AttentionShape shape = {.num_heads = 1, .num_kv_heads = 1, .head_dim = 8};
+  Random random(16);
+  const auto q = RandomValues(8, &random);
+  for (float bad : {INFINITY, -INFINITY, std::nanf("")}) {
+    Rows rows = MakeRows(shape, RowType::kF32, RowType::kF32, 20, &random);
+    std::memcpy(rows.keys.data() + 4 * 8 * 3, &bad, 4);
+    const auto out = Attend(kernels(), rows, rows.Whole(), q, 20);
+    ExpectSameBits(Reference(rows, q, 20), out, fmt::format("key {}", bad));
+    ExpectSameBits(Reference(rows, q, 3), Attend(kernels(), rows, rows.Whole(), q, 3),
+                   fmt::format("key {} not visible", bad));
+  }
+}
+
+std::string TableName(const testing::TestParamInfo<const KernelTable*>& param) {
+  return std::string(param.param->name);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTables, AttentionTest,
+                         testing::ValuesIn(AvailableKernels().begin(), AvailableKernels().end()),
+                         TableName);
+
+}  // namespace
+}  // namespace lockstep

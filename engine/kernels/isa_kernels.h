@@ -1,0 +1,45 @@
+// The seam between the kernel table and the instruction sets: plain pointers and plain structs.
+//
+// A translation unit compiled for an instruction set must not instantiate inline functions with
+// external linkage, not even accessors of our own classes (see lanes.h). So it sees a matrix as a
+// PackedView and a view as an array of segments; kernel_table.cc, compiled for the baseline,
+// translates and checks.
+#ifndef LOCKSTEP_ENGINE_KERNELS_ISA_KERNELS_H_
+#define LOCKSTEP_ENGINE_KERNELS_ISA_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/kernels.h"
+
+namespace lockstep::internal {
+
+struct PackedView {
+  GgmlType type;
+  int32_t rows;
+  int32_t cols;
+  int64_t group_bytes;
+  const uint8_t* bytes;  // [groups, group_bytes], see packed_layout.h
+};
+
+// The functions of KernelTable, with the same contracts.
+struct IsaKernels {
+  const char* name;
+  void (*matmul)(const PackedView& w, const Activations& x, int32_t group_begin, int32_t group_end,
+                 float* y, int64_t y_stride);
+  void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
+                               int32_t* quant_sums);
+  void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);
+  void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
+                           const float* cos, const float* sin);
+  // Segments cover [0, visible) at least.
+  void (*attention)(const AttentionShape& shape, const float* q, const KvSegment* segments,
+                    int32_t visible, float* scores, float* out);
+  void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);
+  void (*add)(const float* x, int32_t n, float* y);
+};
+
+extern const IsaKernels kScalarKernels;
+
+}  // namespace lockstep::internal
+
+#endif  // LOCKSTEP_ENGINE_KERNELS_ISA_KERNELS_H_

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "caches/check.h"
+#include "caches/error.h"
+#include "engine/kernels.h"
+#include "engine/kernels/isa_kernels.h"
+#include "engine/kernels/packed_layout.h"
+
+namespace lockstep {
+namespace {
+
+using internal::IsaKernels;
+
+bool IsBlockFormat(RowType type) { return type == RowType::kQ8_0 || type == RowType::kQ4_0; }
+
+void CheckAttention(const AttentionShape& shape, const KvView& view, int32_t visible) {
+  LS_CHECK(visible > 0 && visible <= view.length, "visible {} of {} rows", visible, view.length);
+  LS_CHECK(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0,
+           "{} heads over {} KV heads", shape.num_heads, shape.num_kv_heads);
+  int32_t next = 0;
+  for (const KvSegment& segment : view.segments) {
+    LS_CHECK(segment.first == next, "segment starts at {}, expected {}", segment.first, next);
+    LS_CHECK(shape.head_dim % internal::kBlock == 0 ||
+                 !(IsBlockFormat(segment.key_type) || IsBlockFormat(segment.value_type)),
+             "head_dim {} in a block format", shape.head_dim);
+    next += segment.count;
+  }
+  LS_CHECK(next == view.length, "segments cover {} of {} rows", next, view.length);
+}
+
+// One table over one instruction set: translation of arguments, checks, a direct call.
+template <const IsaKernels& kIsa>
+struct Adapter {
+  static void Matmul(const PackedMatrix& w, const Activations& x, int32_t group_begin,
+                     int32_t group_end, float* y, int64_t y_stride) {
+    LS_CHECK(x.cols == w.cols(), "activations have {} columns, the matrix {}", x.cols, w.cols());
+    LS_CHECK(group_begin >= 0 && group_end <= w.groups(), "groups [{}, {}) of {}", group_begin,
+             group_end, w.groups());
+    LS_CHECK(w.quantized() ? x.quants != nullptr && x.scales != nullptr && x.quant_sums != nullptr
+                           : x.values != nullptr,
+             "activations lack what weights of type {} need", static_cast<uint32_t>(w.type()));
+    if (group_begin >= group_end) return;
+    const internal::PackedView view = {
+        .type = w.type(),
+        .rows = w.rows(),
+        .cols = w.cols(),
+        .group_bytes = w.group_bytes(),
+        .bytes = reinterpret_cast<const uint8_t*>(w.group(0)),
+    };
+    kIsa.matmul(view, x, group_begin, group_end, y, y_stride);
+  }
+
+  static void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
+                                  int32_t* quant_sums) {
+    LS_CHECK(cols % internal::kBlock == 0, "{} columns are no multiple of 32", cols);
+    kIsa.quantize_activations(x, cols, quants, scales, quant_sums);
+  }
+
+  static void Attention(const AttentionShape& shape, const float* q, const KvView& view,
+                        int32_t visible, float* scores, float* out) {
+    CheckAttention(shape, view, visible);
+    kIsa.attention(shape, q, view.segments.data(), visible, scores, out);
+  }
+
+  static KernelTable Table() {
+    return {
+        .name = kIsa.name,
+        .matmul = Matmul,
+        .quantize_activations = QuantizeActivations,
+        .rms_norm = kIsa.rms_norm,
+        .rope_interleaved = kIsa.rope_interleaved,
+        .attention = Attention,
+        .silu_gate = kIsa.silu_gate,
+        .add = kIsa.add,
+    };
+  }
+};
+
+template <const IsaKernels& kIsa>
+const KernelTable* TableOf() {
+  static const KernelTable table = Adapter<kIsa>::Table();
+  return &table;
+}
+
+std::vector<const KernelTable*> FindKernels() {
+  std::vector<const KernelTable*> tables = {TableOf<internal::kScalarKernels>()};
+  return tables;
+}
+
+}  // namespace
+
+std::span<const KernelTable* const> AvailableKernels() {
+  static const std::vector<const KernelTable*> tables = FindKernels();
+  return tables;
+}
+
+const KernelTable& SelectKernels(std::string_view name) {
+  std::string where = "kernels";
+  if (name.empty()) {
+    const char* forced = std::getenv("LOCKSTEP_ISA");
+    if (forced != nullptr && *forced != '\0') {
+      name = forced;
+      where = "LOCKSTEP_ISA";
+    }
+  }
+  if (name.empty()) return *AvailableKernels().back();
+  std::string names;
+  for (const KernelTable* table : AvailableKernels()) {
+    if (table->name == name) return *table;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", table->name);
+  }
+  throw Error({.where = where,
+               .what = fmt::format("this machine has no kernels named '{}'", name),
+               .remedy = fmt::format("choose one of: {}", names)});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#include "engine/math.h"
+
+#include <cfloat>
+#include <cmath>
+
+#include "caches/check.h"
+#include "engine/kernels/double_double.h"
+#include "engine/kernels/lanes.h"
+
+#if FLT_EVAL_METHOD != 0
+#error "engine/ARITHMETIC.md needs float expressions evaluated in binary32"
+#endif
+
+namespace lockstep {
+namespace {
+
+using internal::DoubleDouble;
+
+constexpr double kMaxRadians = 0x1p+31;
+
+// A double-double rounded once to binary32.
+float RoundOnce(DoubleDouble value) {
+  return static_cast<float>(internal::AddRoundToOdd(value.hi, value.lo));
+}
+
+}  // namespace
+
+float CanonicalExp(float x) { return internal::Exp(x); }
+
+SinCos CanonicalSinCos(double radians) {
+  LS_CHECK(radians >= -kMaxRadians && radians <= kMaxRadians, "{} radians", radians);
+  const internal::SinCosPair pair = internal::SinCosOf({radians});
+  return {.sin = pair.sin.hi, .cos = pair.cos.hi};
+}
+
+double CanonicalPow(double base, double exponent) {
+  LS_CHECK(base > 0 && std::isfinite(base) && std::isfinite(exponent), "{}^{}", base, exponent);
+  return internal::Pow(base, {exponent}).hi;
+}
+
+RopeTable::RopeTable(int32_t rope_dim, double theta, int32_t num_positions)
+    : half_(rope_dim / 2), num_positions_(num_positions) {
+  LS_CHECK(
+      rope_dim > 0 && rope_dim % 2 == 0 && theta > 0 && std::isfinite(theta) && num_positions > 0,
+      "RoPE of {} dimensions, theta {}, {} positions", rope_dim, theta, num_positions);
+  const auto half = static_cast<size_t>(half_);
+  std::vector<DoubleDouble> frequencies(half);  // radians a position
+  for (size_t i = 0; i < half; ++i) {
+    const DoubleDouble exponent =
+        DoubleDouble{-2.0 * static_cast<double>(i)} / DoubleDouble{static_cast<double>(rope_dim)};
+    frequencies[i] = internal::Pow(theta, exponent);
+  }
+  LS_CHECK(frequencies.back().hi * num_positions <= kMaxRadians, "theta {} is too small", theta);
+  table_.resize(static_cast<size_t>(num_positions) * 2 * half);
+  for (size_t p = 0; p < static_cast<size_t>(num_positions); ++p) {
+    float* row = &table_[p * 2 * half];
+    for (size_t i = 0; i < half; ++i) {
+      const internal::SinCosPair pair =
+          internal::SinCosOf(frequencies[i] * DoubleDouble{static_cast<double>(p)});
+      row[i] = RoundOnce(pair.cos);
+      row[half + i] = RoundOnce(pair.sin);
+    }
+  }
+}
+
+std::span<const float> RopeTable::cos(int32_t position) const {
+  LS_CHECK(position >= 0 && position < num_positions_, "position {} of {}", position,
+           num_positions_);
+  const auto half = static_cast<size_t>(half_);
+  return std::span(table_).subspan(static_cast<size_t>(position) * 2 * half, half);
+}
+
+std::span<const float> RopeTable::sin(int32_t position) const {
+  LS_CHECK(position >= 0 && position < num_positions_, "position {} of {}", position,
+           num_positions_);
+  const auto half = static_cast<size_t>(half_);
+  return std::span(table_).subspan(static_cast<size_t>(position) * 2 * half + half, half);
+}
+
+void CheckFloatingPointEnvironment() {
+  // Volatile: the operations run here and now, not in the compiler.
+  volatile float one = 1.0f;
+  volatile float half_ulp = 0x1p-24f;
+  LS_CHECK(one + half_ulp == 1.0f && one + 3 * half_ulp == 0x1.000004p+0f &&
+               -one - half_ulp == -1.0f && -one - 3 * half_ulp == -0x1.000004p+0f,
+           "rounding of float is not to nearest even");
+  volatile double one64 = 1.0;
+  volatile double half_ulp64 = 0x1p-53;
+  LS_CHECK(one64 + half_ulp64 == 1.0 && one64 + 3 * half_ulp64 == 0x1.0000000000002p+0 &&
+               -one64 - half_ulp64 == -1.0,
+           "rounding of double is not to nearest even");
+  volatile float smallest_normal = 0x1p-126f;
+  const float halved = smallest_normal * 0.5f;
+  LS_CHECK(internal::BitsOf(halved) == 0x00400000u, "subnormal results are flushed to zero");
+  volatile float subnormal = internal::FloatOf(1u);
+  LS_CHECK(subnormal * 0x1p+24f == 0x1p-125f, "subnormal operands are read as zero");
+  volatile double subnormal64 = internal::DoubleOf(1u);
+  LS_CHECK(subnormal64 * 0x1p+53 == 0x1p-1021, "subnormal doubles are read as zero");
+  volatile float a = 0x1.001p+0f;  // 1 + 2^-12: the square needs 25 bits
+  LS_CHECK(a * a - 0x1.002p+0f == 0.0f, "the compiler contracts a * b + c");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "caches/check.h"
+#include "caches/error.h"
+#include "engine/kernels.h"
+#include "engine/kernels/lanes.h"
+#include "engine/kernels/packed_layout.h"
+
+namespace lockstep {
+namespace {
+
+using namespace internal;  // NOLINT: constants of the layout
+
+struct Layout {
+  int32_t block_elements;  // k of a block: 1 for the float types
+  int32_t file_bytes;      // of a block of one row in the file
+};
+
+Layout LayoutOf(GgmlType type) {
+  switch (type) {
+    case GgmlType::kF32:
+      return {1, 4};
+    case GgmlType::kF16:
+      return {1, 2};
+    case GgmlType::kBF16:
+      return {1, 2};
+    case GgmlType::kQ8_0:
+      return {kBlock, kQ8FileBytes};
+    case GgmlType::kQ4_0:
+      return {kBlock, kQ4FileBytes};
+  }
+  throw Error({.where = fmt::format("weights of type id {}", static_cast<uint32_t>(type)),
+               .what = "there are no kernels for this type",
+               .remedy = "convert the model to F32, F16, BF16, Q8_0 or Q4_0"});
+}
+
+// One block of row r (0..15) into its place in the group's block.
+void PackBlock(GgmlType type, const uint8_t* from, int32_t r, uint8_t* to) {
+  if (type != GgmlType::kQ8_0 && type != GgmlType::kQ4_0) {
+    const int32_t bytes = LayoutOf(type).file_bytes;
+    std::memcpy(to + r * bytes, from, static_cast<size_t>(bytes));
+    return;
+  }
+  const bool q8 = type == GgmlType::kQ8_0;
+  std::memcpy(to + 2 * r, from, 2);
+  for (int32_t i = 0; i < (q8 ? kQ8Lines : kQ4Lines); ++i) {
+    for (int32_t j = 0; j < 4; ++j) {
+      const int32_t byte = from[2 + 4 * i + j] ^ (q8 ? 0x80 : 0);  // q + 128
+      to[kScaleBytes + i * kLineBytes + 4 * r + j] = static_cast<uint8_t>(byte);
+    }
+  }
+}
+
+}  // namespace
+
+PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
+                           std::span<const std::byte> data)
+    : type_(type), rows_(rows), cols_(cols) {
+  const Layout layout = LayoutOf(type);
+  LS_CHECK(rows > 0 && cols > 0, "matrix of {} x {}", rows, cols);
+  if (cols % layout.block_elements != 0) {
+    throw Error({.where = fmt::format("matrix of {} x {} weights", rows, cols),
+                 .what = fmt::format("its rows are no whole blocks of {}", layout.block_elements),
+                 .remedy = "convert this tensor to a float type"});
+  }
+  const int64_t blocks = cols / layout.block_elements;
+  const int64_t row_bytes = blocks * layout.file_bytes;
+  LS_CHECK(std::cmp_equal(data.size(), rows * row_bytes), "{} bytes for {} x {} of type {}",
+           data.size(), rows, cols, static_cast<uint32_t>(type));
+  const int64_t block_bytes = int64_t{kRows} * layout.file_bytes;
+  group_bytes_ = (blocks * block_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  storage_ = AlignedBuffer<std::byte>(groups() * group_bytes_);
+  std::memset(storage_.data(), 0, storage_.size());  // padding rows: scale 0, so every product is 0
+  auto* out = reinterpret_cast<uint8_t*>(storage_.data());
+  const auto* in = reinterpret_cast<const uint8_t*>(data.data());
+  for (int64_t row = 0; row < rows; ++row) {
+    uint8_t* group = out + row / kRows * group_bytes_;
+    for (int64_t b = 0; b < blocks; ++b) {
+      PackBlock(type, in + row * row_bytes + b * layout.file_bytes,
+                static_cast<int32_t>(row % kRows), group + b * block_bytes);
+    }
+  }
+}
+
+void DecodeWeights(GgmlType type, std::span<const std::byte> data, std::span<float> out) {
+  const Layout layout = LayoutOf(type);
+  const auto block = static_cast<size_t>(layout.block_elements);
+  const auto bytes = static_cast<size_t>(layout.file_bytes);
+  LS_CHECK(out.size() % block == 0 && data.size() == out.size() / block * bytes,
+           "{} bytes for {} weights of type {}", data.size(), out.size(),
+           static_cast<uint32_t>(type));
+  const auto* in = reinterpret_cast<const uint8_t*>(data.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint8_t* at = in + i / block * bytes;
+    uint16_t half = 0;
+    std::memcpy(&half, at, sizeof half);
+    const size_t k = i % block;
+    switch (type) {
+      case GgmlType::kF32:
+        std::memcpy(&out[i], at, sizeof(float));
+        break;
+      case GgmlType::kF16:
+        out[i] = WidenF16(half);
+        break;
+      case GgmlType::kBF16:
+        out[i] = WidenBF16(half);
+        break;
+      case GgmlType::kQ8_0:
+        out[i] = static_cast<float>(static_cast<int8_t>(at[2 + k])) * WidenF16(half);
+        break;
+      case GgmlType::kQ4_0: {
+        const int nibble = (k < 16 ? at[2 + k] : at[2 + k - 16] >> 4) & 15;
+        out[i] = static_cast<float>(nibble - 8) * WidenF16(half);
+        break;
+      }
+    }
+  }
+}
+
+int32_t ArgMax(std::span<const float> values) {
+  LS_CHECK(!values.empty(), "argmax of nothing");
+  size_t best = 0;
+  for (size_t i = 1; i < values.size(); ++i) {
+    const bool first_number = values[best] != values[best] && values[i] == values[i];
+    if (values[i] > values[best] || first_number) best = i;
+  }
+  return static_cast<int32_t>(best);
+}
+
+}  // namespace lockstep

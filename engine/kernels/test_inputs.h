@@ -1,0 +1,155 @@
+// Inputs and plain references shared by the kernel tests. The references follow the words of
+// engine/ARITHMETIC.md and share no code with the kernels; std::fma is exact by IEEE 754.
+#ifndef LOCKSTEP_ENGINE_KERNELS_TEST_INPUTS_H_
+#define LOCKSTEP_ENGINE_KERNELS_TEST_INPUTS_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "caches/random.h"
+#include "engine/kernels.h"
+
+namespace lockstep::kernels_test {
+
+// Heavy-tailed, both signs, never zero: uniform in +-[1, 2) times 2^[-6, 2].
+inline float RandomValue(Random* random) {
+  const float mantissa = 1.0f + static_cast<float>(random->Below(1u << 23)) * 0x1p-23f;
+  const float value = std::ldexp(mantissa, random->Between(-6, 2));
+  return random->Below(2) == 0 ? value : -value;
+}
+
+inline std::vector<float> RandomValues(size_t count, Random* random) {
+  std::vector<float> values(count);
+  for (float& value : values) value = RandomValue(random);
+  return values;
+}
+
+// binary16 by its definition.
+inline float HalfToFloat(uint16_t half) {
+  const int exponent = (half >> 10) & 31;
+  const int fraction = half & 1023;
+  const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) return fraction != 0 ? std::nanf("") : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
+  return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
+}
+
+// A finite half, one in eight subnormal or zero.
+inline uint16_t RandomHalf(Random* random) {
+  const uint32_t exponent = random->Below(8) == 0 ? 0 : 8 + random->Below(8);
+  return static_cast<uint16_t>(random->Below(2) << 15 | exponent << 10 | random->Below(1024));
+}
+
+inline void AppendU16(uint16_t value, std::vector<std::byte>* out) {
+  out->push_back(static_cast<std::byte>(value & 0xff));
+  out->push_back(static_cast<std::byte>(value >> 8));
+}
+
+// `count` elements of `type` as GGUF stores them; block formats use every quant value.
+inline std::vector<std::byte> RandomWeights(GgmlType type, int64_t count, Random* random) {
+  std::vector<std::byte> bytes;
+  switch (type) {
+    case GgmlType::kF32:
+      for (int64_t i = 0; i < count; ++i) {
+        const float value = RandomValue(random);
+        const auto* at = reinterpret_cast<const std::byte*>(&value);
+        bytes.insert(bytes.end(), at, at + sizeof value);
+      }
+      break;
+    case GgmlType::kF16:
+      for (int64_t i = 0; i < count; ++i) AppendU16(RandomHalf(random), &bytes);
+      break;
+    case GgmlType::kBF16:
+      for (int64_t i = 0; i < count; ++i) {
+        AppendU16(static_cast<uint16_t>(random->Below(2) << 15 | (120 + random->Below(8)) << 7 |
+                                        random->Below(128)),
+                  &bytes);
+      }
+      break;
+    case GgmlType::kQ8_0:
+    case GgmlType::kQ4_0:
+      for (int64_t b = 0; b < count / 32; ++b) {
+        AppendU16(RandomHalf(random), &bytes);
+        const int quant_bytes = type == GgmlType::kQ8_0 ? 32 : 16;
+        for (int i = 0; i < quant_bytes; ++i) {
+          // One in eight is the extreme: -128, or two nibbles of -8.
+          const uint32_t extreme = type == GgmlType::kQ8_0 ? 0x80 : 0;
+          bytes.push_back(
+              static_cast<std::byte>(random->Below(8) == 0 ? extreme : random->Below(256)));
+        }
+      }
+      break;
+  }
+  return bytes;
+}
+
+inline uint16_t LoadHalf(const std::byte* at) {
+  return static_cast<uint16_t>(std::to_integer<int>(at[0]) | std::to_integer<int>(at[1]) << 8);
+}
+
+// Element i of a float-typed row.
+inline float FloatElement(GgmlType type, const std::byte* data, int64_t i) {
+  float value = 0;
+  if (type == GgmlType::kF32) {
+    std::memcpy(&value, data + 4 * i, 4);
+  } else if (type == GgmlType::kF16) {
+    value = HalfToFloat(LoadHalf(data + 2 * i));
+  } else {
+    const uint32_t bits = static_cast<uint32_t>(LoadHalf(data + 2 * i)) << 16;
+    std::memcpy(&value, &bits, 4);
+  }
+  return value;
+}
+
+// Quant of element i (0..31) of one block; `block` points at its scale.
+inline int BlockQuant(bool q8, const std::byte* block, int i) {
+  if (q8) return static_cast<int8_t>(std::to_integer<uint8_t>(block[2 + i]));
+  const int byte = std::to_integer<int>(block[2 + i % 16]);
+  return (i < 16 ? byte & 15 : byte >> 4) - 8;
+}
+
+// The rows of `x` with their quantized form, owned.
+struct OwnedActivations {
+  std::vector<float> values;
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+  int32_t tokens = 0;
+  int32_t cols = 0;
+
+  Activations Get() const {
+    return {.tokens = tokens,
+            .cols = cols,
+            .values = values.data(),
+            .quants = quants.data(),
+            .scales = scales.data(),
+            .quant_sums = sums.data()};
+  }
+};
+
+inline OwnedActivations MakeActivations(const KernelTable& kernels, int32_t tokens, int32_t cols,
+                                        std::vector<float> values) {
+  OwnedActivations x;
+  x.tokens = tokens;
+  x.cols = cols;
+  x.values = std::move(values);
+  if (cols % 32 != 0) return x;
+  x.quants.resize(x.values.size());
+  x.scales.resize(x.values.size() / 32);
+  x.sums.resize(x.values.size() / 32);
+  for (int32_t t = 0; t < tokens; ++t) {
+    kernels.quantize_activations(&x.values[static_cast<size_t>(t * cols)], cols,
+                                 &x.quants[static_cast<size_t>(t * cols)],
+                                 &x.scales[static_cast<size_t>(t * (cols / 32))],
+                                 &x.sums[static_cast<size_t>(t * (cols / 32))]);
+  }
+  return x;
+}
+
+}  // namespace lockstep::kernels_test
+
+#endif  // LOCKSTEP_ENGINE_KERNELS_TEST_INPUTS_H_
