@@ -12,26 +12,10 @@
 namespace lockstep {
 namespace {
 
-using namespace internal;  // NOLINT: constants of the layout
+using namespace internal;  // constants of the layout, basic operations
 
-struct Layout {
-  int32_t block_elements;  // k of a block: 1 for the float types
-  int32_t file_bytes;      // of a block of one row in the file
-};
-
-Layout LayoutOf(GgmlType type) {
-  switch (type) {
-    case GgmlType::kF32:
-      return {1, 4};
-    case GgmlType::kF16:
-      return {1, 2};
-    case GgmlType::kBF16:
-      return {1, 2};
-    case GgmlType::kQ8_0:
-      return {kBlock, kQ8FileBytes};
-    case GgmlType::kQ4_0:
-      return {kBlock, kQ4FileBytes};
-  }
+GgmlTypeTraits LayoutOf(GgmlType type) {
+  if (const auto traits = TraitsOf(type)) return *traits;
   throw Error({.where = fmt::format("weights of type id {}", static_cast<uint32_t>(type)),
                .what = "there are no kernels for this type",
                .remedy = "convert the model to F32, F16, BF16, Q8_0 or Q4_0"});
@@ -40,7 +24,7 @@ Layout LayoutOf(GgmlType type) {
 // One block of row r (0..15) into its place in the group's block.
 void PackBlock(GgmlType type, const uint8_t* from, int32_t r, uint8_t* to) {
   if (type != GgmlType::kQ8_0 && type != GgmlType::kQ4_0) {
-    const int32_t bytes = LayoutOf(type).file_bytes;
+    const int64_t bytes = LayoutOf(type).block_bytes;
     std::memcpy(to + r * bytes, from, static_cast<size_t>(bytes));
     return;
   }
@@ -59,7 +43,7 @@ void PackBlock(GgmlType type, const uint8_t* from, int32_t r, uint8_t* to) {
 PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
                            std::span<const std::byte> data)
     : type_(type), rows_(rows), cols_(cols) {
-  const Layout layout = LayoutOf(type);
+  const GgmlTypeTraits layout = LayoutOf(type);
   LS_CHECK(rows > 0 && cols > 0, "matrix of {} x {}", rows, cols);
   if (cols % layout.block_elements != 0) {
     throw Error({.where = fmt::format("matrix of {} x {} weights", rows, cols),
@@ -67,10 +51,10 @@ PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
                  .remedy = "convert this tensor to a float type"});
   }
   const int64_t blocks = cols / layout.block_elements;
-  const int64_t row_bytes = blocks * layout.file_bytes;
+  const int64_t row_bytes = blocks * layout.block_bytes;
   LS_CHECK(std::cmp_equal(data.size(), rows * row_bytes), "{} bytes for {} x {} of type {}",
            data.size(), rows, cols, static_cast<uint32_t>(type));
-  const int64_t block_bytes = int64_t{kRows} * layout.file_bytes;
+  const int64_t block_bytes = int64_t{kRows} * layout.block_bytes;
   group_bytes_ = (blocks * block_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   storage_ = AlignedBuffer<std::byte>(groups() * group_bytes_);
   std::memset(storage_.data(), 0, storage_.size());  // padding rows: scale 0, so every product is 0
@@ -79,16 +63,16 @@ PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
   for (int64_t row = 0; row < rows; ++row) {
     uint8_t* group = out + row / kRows * group_bytes_;
     for (int64_t b = 0; b < blocks; ++b) {
-      PackBlock(type, in + row * row_bytes + b * layout.file_bytes,
+      PackBlock(type, in + row * row_bytes + b * layout.block_bytes,
                 static_cast<int32_t>(row % kRows), group + b * block_bytes);
     }
   }
 }
 
 void DecodeWeights(GgmlType type, std::span<const std::byte> data, std::span<float> out) {
-  const Layout layout = LayoutOf(type);
+  const GgmlTypeTraits layout = LayoutOf(type);
   const auto block = static_cast<size_t>(layout.block_elements);
-  const auto bytes = static_cast<size_t>(layout.file_bytes);
+  const auto bytes = static_cast<size_t>(layout.block_bytes);
   LS_CHECK(out.size() % block == 0 && data.size() == out.size() / block * bytes,
            "{} bytes for {} weights of type {}", data.size(), out.size(),
            static_cast<uint32_t>(type));
