@@ -1,0 +1,97 @@
+#include "caches/registry.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "caches/error.h"
+#include "caches/paged_kv_cache.h"
+#include "caches/simple_kv_cache.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kKnownForms = "simple, paged/BLOCK_SIZE";
+
+CacheSpec Simple() {
+  return {.name = "simple",
+          .make = [](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+            return std::make_unique<SimpleKvCache>(options.geometry);
+          },
+          .grants_host_slots = true};
+}
+
+std::unique_ptr<KvCache> MakePaged(const CacheOptions& options, int32_t block_size) {
+  const int64_t blocks =
+      int64_t{BlocksForRows(options.geometry.max_length, block_size)} * options.sequences;
+  if (blocks <= 0 || blocks > std::numeric_limits<int32_t>::max()) {
+    throw std::invalid_argument(fmt::format("paged/{}: {} sequences of {} positions need {} blocks",
+                                            block_size, options.sequences,
+                                            options.geometry.max_length, blocks));
+  }
+  auto pool =
+      std::make_shared<BlockPool>(BlockPoolOptions{.geometry = options.geometry,
+                                                   .block_size = block_size,
+                                                   .num_blocks = static_cast<int32_t>(blocks),
+                                                   .shuffle_seed = options.shuffle_seed});
+  return std::make_unique<PagedKvCache>(PagedKvCacheOptions{
+      .geometry = options.geometry, .block_size = block_size, .pool = std::move(pool)});
+}
+
+CacheSpec Paged(int32_t block_size) {
+  return {
+      .name = fmt::format("paged/{}", block_size),
+      .make = [block_size](const CacheOptions& options) { return MakePaged(options, block_size); },
+      .grants_host_slots = true,
+      .block_size = block_size};
+}
+
+// A decimal number without sign or leading zero, so that every kind has one name.
+std::optional<int32_t> ParseNumber(std::string_view text) {
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (value < 0 || fmt::format("{}", value) != text) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string_view> After(std::string_view prefix, std::string_view text) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  return text.substr(prefix.size());
+}
+
+}  // namespace
+
+std::span<const CacheSpec> AllCaches() {
+  static const std::vector<CacheSpec> kCaches = {
+      Simple(), Paged(1), Paged(2), Paged(4), Paged(16),
+  };
+  return kCaches;
+}
+
+CacheSpec ParseCacheSpec(std::string_view name) {
+  if (name == "simple") return Simple();
+  if (const auto rest = After("paged/", name)) {
+    const auto block_size = ParseNumber(*rest);
+    if (block_size && *block_size > 0) return Paged(*block_size);
+  }
+  throw Error({.where = fmt::format("cache '{}'", name),
+               .what = "is of no known form",
+               .remedy = fmt::format("use one of: {}", kKnownForms)});
+}
+
+std::optional<BlockCounts> BlockCountsOf(const KvCache& cache) {
+  const auto* paged = dynamic_cast<const PagedKvCache*>(&cache);
+  if (paged == nullptr) return std::nullopt;
+  const BlockPool& pool = paged->pool();
+  BlockCounts counts{.free_blocks = pool.free_blocks(), .used_blocks = pool.used_blocks()};
+  for (int32_t block = 0; block < pool.num_blocks(); ++block) {
+    counts.references.push_back(pool.references(block));
+  }
+  return counts;
+}
+
+}  // namespace lockstep
