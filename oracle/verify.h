@@ -38,10 +38,16 @@ struct VerifyCell {
   std::string reason;   // for kNotApplicable: one sentence
 };
 
+enum class VerifyOutcome : uint8_t {
+  kHolds,         // every cell agrees, and at least one took the direct path
+  kDiffers,       // at least one cell differs
+  kInconclusive,  // nothing differs, and nothing took the direct path
+};
+
 struct VerifyResult {
   std::vector<VerifyCell> cells;
-  int32_t steps = 0;
-  bool holds = false;   // at least one cell was proved on the direct path and none differs
+  int32_t steps = 0;  // compared in each cell, the prefill included
+  VerifyOutcome outcome = VerifyOutcome::kInconclusive;
   std::string verdict;  // one sentence
 };
 

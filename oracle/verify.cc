@@ -1,0 +1,213 @@
+#include "oracle/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "caches/error.h"
+#include "caches/registry.h"
+#include "oracle/faulty_cache.h"
+#include "oracle/model_cache.h"
+
+namespace lockstep {
+namespace {
+
+// What decides the bits of a cache's rows; caches that agree in it have to agree in every digest.
+struct RowSemantics {
+  RowType key_type;
+  RowType value_type;
+  int32_t window;
+
+  auto operator<=>(const RowSemantics&) const = default;
+
+  std::string Name() const {
+    std::string name = fmt::format("model/{}", RowTypeName(key_type));
+    if (value_type != key_type) name += fmt::format("+{}", RowTypeName(value_type));
+    if (window > 0) name += fmt::format("/w{}", window);
+    return name;
+  }
+};
+
+RowSemantics SemanticsOf(const CacheKind& kind) {
+  return {kind.key_type, kind.value_type, kind.window};
+}
+
+PathRule RuleOf(const CacheKind& kind) { return {kind.grants_host_slots, kind.block_size}; }
+
+class Verification {
+ public:
+  explicit Verification(const VerifyOptions& options)
+      : options_(options),
+        geometry_(options.model->config().geometry(static_cast<int32_t>(options.prompt.size()) +
+                                                   options.decode_steps)) {
+    driver_.model = options.model;
+    driver_.kernels = options.kernels;
+    driver_.prompt = options.prompt;
+    driver_.decode_steps = options.decode_steps;
+  }
+
+  void Run(const CacheKind& kind) {
+    if (geometry_.head_dim % kind.head_dim_multiple != 0) {
+      VerifyCell cell{.cache = kind.name, .write_path = "-"};
+      cell.verdict = VerifyCell::Verdict::kNotApplicable;
+      cell.reason = fmt::format("head_dim {} is not a multiple of {}", geometry_.head_dim,
+                                kind.head_dim_multiple);
+      result_.cells.push_back(std::move(cell));
+      return;
+    }
+    const VerifyCell model = ModelCell(SemanticsOf(kind));
+    RunDirectAgainstLegacy(kind);
+    CompareLegacyWithModel(kind, model);
+  }
+
+  VerifyResult Finish() {
+    for (const auto& [semantics, cell] : model_cells_) result_.cells.push_back(cell);
+    Conclude();
+    return std::move(result_);
+  }
+
+ private:
+  // The same cache kind twice: as it is, and inside UpdateOnlyCache.
+  void RunDirectAgainstLegacy(const CacheKind& kind) {
+    const std::unique_ptr<KvCache> subject = Subject(kind);
+    UpdateOnlyCache oracle(kind.make(geometry_));
+    driver_.compare_storage = true;
+    const DriverResult run = Drive(kind.name, {subject.get(), RuleOf(kind)}, {&oracle, {}});
+
+    VerifyCell direct{.cache = kind.name,
+                      .write_path = kind.grants_host_slots ? "direct" : "direct, refused",
+                      .result = run.subject,
+                      .difference = run.difference,
+                      .against = kind.name + " legacy"};
+    if (run.difference) direct.verdict = VerifyCell::Verdict::kDiffers;
+    result_.cells.push_back(std::move(direct));
+    result_.cells.push_back({.cache = kind.name, .write_path = "legacy", .result = run.oracle});
+  }
+
+  // The last cell of the table is `kind` on the legacy path. When its digests are not the model's,
+  // the two run in lockstep once more, to find the place.
+  void CompareLegacyWithModel(const CacheKind& kind, const VerifyCell& model) {
+    VerifyCell& legacy = result_.cells.back();
+    legacy.against = model.cache;
+    const bool stopped_early = result_.cells[result_.cells.size() - 2].difference.has_value();
+    if (!stopped_early && legacy.result.logits == model.result.logits &&
+        legacy.result.cache == model.result.cache) {
+      return;
+    }
+    UpdateOnlyCache subject(kind.make(geometry_));
+    UpdateOnlyCache oracle(NewModelCache(SemanticsOf(kind)));
+    driver_.compare_storage = false;
+    const DriverResult run = Drive(kind.name + " against its model", {&subject, {}}, {&oracle, {}});
+    legacy.result = run.subject;
+    legacy.difference = run.difference;
+    if (run.difference) legacy.verdict = VerifyCell::Verdict::kDiffers;
+  }
+
+  // Runs the model cache of these semantics once, its own direct path against its own legacy path.
+  const VerifyCell& ModelCell(const RowSemantics& semantics) {
+    const auto found = model_cells_.find(semantics);
+    if (found != model_cells_.end()) return found->second;
+    const std::unique_ptr<ModelCache> subject = NewModelCache(semantics);
+    UpdateOnlyCache oracle(NewModelCache(semantics));
+    driver_.compare_storage = false;
+    const DriverResult run =
+        Drive(semantics.Name(), {subject.get(), {.grants_host_slots = true}}, {&oracle, {}});
+    VerifyCell cell{.cache = semantics.Name(),
+                    .write_path = "oracle",
+                    .result = run.oracle,
+                    .difference = run.difference,
+                    .against = semantics.Name() + " direct"};
+    if (run.difference) cell.verdict = VerifyCell::Verdict::kDiffers;
+    return model_cells_.emplace(semantics, std::move(cell)).first->second;
+  }
+
+  std::unique_ptr<KvCache> Subject(const CacheKind& kind) const {
+    std::unique_ptr<KvCache> cache = kind.make(geometry_);
+    if (options_.plant.empty()) return cache;
+    return std::make_unique<FaultyCache>(std::move(cache), ParsePlant(options_.plant));
+  }
+
+  std::unique_ptr<ModelCache> NewModelCache(const RowSemantics& semantics) const {
+    return std::make_unique<ModelCache>(ModelCacheOptions{.geometry = geometry_,
+                                                          .key_type = semantics.key_type,
+                                                          .value_type = semantics.value_type,
+                                                          .window = semantics.window});
+  }
+
+  DriverResult Drive(const std::string& name, const Side& subject, const Side& oracle) {
+    if (options_.on_progress) {
+      driver_.on_step = [this, &name](int32_t step) {
+        options_.on_progress(
+            fmt::format("{}: step {} of {}", name, step + 1, options_.decode_steps + 1));
+      };
+    }
+    const DriverResult run = RunLockstep(driver_, subject, oracle);
+    result_.steps = std::max(result_.steps, run.steps);
+    return run;
+  }
+
+  void Conclude() {
+    int64_t held = 0, direct = 0, differ = 0, skipped = 0;
+    for (const VerifyCell& cell : result_.cells) {
+      held += cell.verdict == VerifyCell::Verdict::kHolds;
+      differ += cell.verdict == VerifyCell::Verdict::kDiffers;
+      skipped += cell.verdict == VerifyCell::Verdict::kNotApplicable;
+      direct += cell.verdict == VerifyCell::Verdict::kHolds && cell.result.counts.granted > 0 &&
+                cell.write_path == "direct";
+    }
+    const std::string tail =
+        skipped == 0 ? "" : fmt::format("; {} not applicable to this model", skipped);
+    if (differ > 0) {
+      result_.outcome = VerifyOutcome::kDiffers;
+      result_.verdict = fmt::format("DIFFERS: {} of {} cells{}", differ, held + differ, tail);
+    } else if (direct == 0) {
+      result_.outcome = VerifyOutcome::kInconclusive;
+      result_.verdict = fmt::format(
+          "INCONCLUSIVE: {} cells agree, and none of them took the direct path{}", held, tail);
+    } else {
+      result_.outcome = VerifyOutcome::kHolds;
+      result_.verdict = fmt::format(
+          "HOLDS: {} cells equal bit for bit over {} steps, {} of them on the direct "
+          "path{}",
+          held, result_.steps, direct, tail);
+    }
+  }
+
+  const VerifyOptions& options_;
+  KvGeometry geometry_;
+  DriverOptions driver_;
+  VerifyResult result_;
+  std::map<RowSemantics, VerifyCell> model_cells_;
+};
+
+void CheckFits(const VerifyOptions& options) {
+  const int64_t wanted = static_cast<int64_t>(options.prompt.size()) + options.decode_steps;
+  const int32_t context = options.model->config().context_length;
+  if (options.prompt.empty()) {
+    throw Error({"prompt", "has no tokens", "give a text that is not empty"});
+  }
+  if (options.decode_steps < 0 || wanted > context) {
+    throw Error({"prompt",
+                 fmt::format("{} tokens and {} decode steps do not fit the model's context of {}",
+                             options.prompt.size(), options.decode_steps, context),
+                 "shorten the prompt or decode fewer steps"});
+  }
+}
+
+}  // namespace
+
+VerifyResult Verify(const VerifyOptions& options) {
+  CheckFits(options);
+  if (!options.plant.empty()) ParsePlant(options.plant);
+  std::vector<CacheKind> kinds;
+  for (const std::string& name : options.caches) kinds.push_back(ParseCacheKind(name));
+  if (kinds.empty()) kinds.assign(HostCacheKinds().begin(), HostCacheKinds().end());
+
+  Verification verification(options);
+  for (const CacheKind& kind : kinds) verification.Run(kind);
+  return verification.Finish();
+}
+
+}  // namespace lockstep
