@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -23,6 +24,14 @@ inline constexpr bool kPoisonOnAllocation = false;
 inline constexpr bool kPoisonOnAllocation = true;
 #endif
 
+// Debug builds fill memory whose rows are gone with the poison; release builds do nothing.
+template <typename T>
+void Poison(std::span<T> rows) {
+  if (kPoisonOnAllocation && !rows.empty()) {
+    std::memset(rows.data(), kPoisonByte, rows.size_bytes());
+  }
+}
+
 // `count` elements of a trivial type, uninitialised in release builds and poisoned in debug builds.
 template <typename T>
 class AlignedBuffer {
@@ -30,7 +39,7 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   explicit AlignedBuffer(int64_t count) : size_(CheckedSize(count)) {
     data_.reset(static_cast<T*>(::operator new(size_ * sizeof(T), kAlignment)));
-    if (kPoisonOnAllocation) Fill(kPoisonByte);
+    Poison(span());
   }
 
   T* data() { return data_.get(); }
@@ -51,11 +60,6 @@ class AlignedBuffer {
       throw std::invalid_argument("AlignedBuffer: size overflows 64 bits");
     }
     return static_cast<size_t>(count);
-  }
-
-  void Fill(unsigned char byte) {
-    auto* bytes = reinterpret_cast<unsigned char*>(data_.get());
-    for (size_t i = 0; i < size_ * sizeof(T); ++i) bytes[i] = byte;
   }
 
   std::unique_ptr<T[], Deleter> data_;

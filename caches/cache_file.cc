@@ -24,8 +24,6 @@ constexpr size_t kSizeOffset = 12;  // after magic and version
 constexpr size_t kPreambleBytes = kSizeOffset + sizeof(uint64_t);
 constexpr size_t kChecksumBytes = sizeof(uint64_t) * 2;
 
-constexpr std::string_view kDamaged = "the file is damaged: save the cache again";
-
 std::array<std::byte, kChecksumBytes> ChecksumOf(std::span<const std::byte> bytes) {
   const Digest digest = DigestOfBytes(bytes);
   std::array<std::byte, kChecksumBytes> checksum;
@@ -92,7 +90,8 @@ StateReader::StateReader(std::span<const std::byte> file, std::string path)
     Fail("magic", "this is not a lockstep cache file", "give a file written by a cache save");
   }
   if (file.size() < kPreambleBytes + kChecksumBytes) {
-    Fail("size", fmt::format("the file ends after {} bytes", file.size()), std::string(kDamaged));
+    Fail("size", fmt::format("the file ends after {} bytes", file.size()),
+         std::string(kDamagedRemedy));
   }
   rest_ = rest_.subspan(kMagic.size());
   const uint32_t version = ReadU32("version");
@@ -104,19 +103,20 @@ StateReader::StateReader(std::span<const std::byte> file, std::string path)
   ReadBytes(std::as_writable_bytes(std::span(&size, 1)));
   if (size != file.size()) {
     Fail("size", fmt::format("the file has {} bytes, it says {}", file.size(), size),
-         std::string(kDamaged));
+         std::string(kDamagedRemedy));
   }
   const auto content = file.first(file.size() - kChecksumBytes);
   const auto checksum = ChecksumOf(content);
   if (std::memcmp(checksum.data(), file.data() + content.size(), kChecksumBytes) != 0) {
-    Fail("checksum", "it does not match the content", std::string(kDamaged));
+    Fail("checksum", "it does not match the content", std::string(kDamagedRemedy));
   }
   rest_ = content.subspan(kPreambleBytes);
 }
 
 void StateReader::ExpectHeader(const StateHeader& header) {
   const uint32_t kind_size = ReadU32("kind");
-  if (kind_size > rest_.size()) Fail("kind", "its length passes the end", std::string(kDamaged));
+  if (kind_size > rest_.size())
+    Fail("kind", "its length passes the end", std::string(kDamagedRemedy));
   std::string kind(kind_size, '\0');
   ReadBytes(std::as_writable_bytes(std::span(kind)));
   const auto expect = [this](std::string_view field, const auto& found, const auto& wanted) {
@@ -135,7 +135,7 @@ void StateReader::ExpectHeader(const StateHeader& header) {
   const auto expect_type = [&](std::string_view field, RowType wanted) {
     const uint32_t found = ReadU32(field);
     if (found > static_cast<uint32_t>(RowType::kQ4_0)) {
-      Fail(field, fmt::format("row type {} is unknown", found), std::string(kDamaged));
+      Fail(field, fmt::format("row type {} is unknown", found), std::string(kDamagedRemedy));
     }
     expect(field, RowTypeName(static_cast<RowType>(found)), RowTypeName(wanted));
   };
@@ -150,7 +150,7 @@ std::vector<int32_t> StateReader::ReadLengths(const KvGeometry& geometry) {
     const uint32_t value = ReadU32("lengths");
     if (value > static_cast<uint32_t>(geometry.max_length)) {
       Fail("lengths", fmt::format("length {} is above max_length {}", value, geometry.max_length),
-           std::string(kDamaged));
+           std::string(kDamagedRemedy));
     }
     length = static_cast<int32_t>(value);
   }
@@ -160,19 +160,21 @@ std::vector<int32_t> StateReader::ReadLengths(const KvGeometry& geometry) {
 void StateReader::ExpectRemaining(int64_t bytes) {
   if (bytes < 0 || rest_.size() != static_cast<uint64_t>(bytes)) {
     Fail("content", fmt::format("{} bytes are left for {}", rest_.size(), bytes),
-         std::string(kDamaged));
+         std::string(kDamagedRemedy));
   }
 }
 
 uint32_t StateReader::ReadU32(std::string_view field) {
   uint32_t value;
-  if (rest_.size() < sizeof(value)) Fail(field, "the file ends before it", std::string(kDamaged));
+  if (rest_.size() < sizeof(value))
+    Fail(field, "the file ends before it", std::string(kDamagedRemedy));
   ReadBytes(std::as_writable_bytes(std::span(&value, 1)));
   return value;
 }
 
 void StateReader::ReadBytes(std::span<std::byte> bytes) {
-  if (rest_.size() < bytes.size()) Fail("content", "the file ends in it", std::string(kDamaged));
+  if (rest_.size() < bytes.size())
+    Fail("content", "the file ends in it", std::string(kDamagedRemedy));
   if (!bytes.empty()) std::memcpy(bytes.data(), rest_.data(), bytes.size());
   rest_ = rest_.subspan(bytes.size());
 }

@@ -41,6 +41,9 @@ void SaveCache(const KvCache& cache, const std::string& path);
 // PoolExhausted when a paged cache's pool has too few blocks. Then nothing has changed.
 void RestoreCache(KvCache* cache, const std::string& path);
 
+// The remedy of every error that says a file is damaged.
+inline constexpr std::string_view kDamagedRemedy = "the file is damaged: save the cache again";
+
 // What must agree between a file and the cache it is restored into.
 struct StateHeader {
   std::string_view kind;  // without parameters that only concern memory, as a block size does

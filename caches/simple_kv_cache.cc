@@ -1,7 +1,6 @@
 #include "caches/simple_kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "caches/cache_file.h"
 
@@ -101,14 +100,8 @@ void SimpleKvCache::Rollback(int32_t length) {
     Layer& state = layer_at(layer);
     state.reservation.reset();
     if (state.length <= length) continue;
-    if (kPoisonOnAllocation) {  // the rows are gone for good [B2]: a debug build shows who reads
-                                // them
-      const int32_t gone = state.length - length;
-      std::memset(KeyRows(layer, length, gone).data(), kPoisonByte,
-                  KeyRows(layer, length, gone).size_bytes());
-      std::memset(ValueRows(layer, length, gone).data(), kPoisonByte,
-                  ValueRows(layer, length, gone).size_bytes());
-    }
+    Poison(KeyRows(layer, length, state.length - length));
+    Poison(ValueRows(layer, length, state.length - length));
     state.length = length;
   }
 }

@@ -1,0 +1,223 @@
+#include "caches/quantized_kv_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "caches/codec.h"
+#include "caches/kv_checks.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int32_t kDefaultStepRows = 512;
+
+void CheckType(std::string_view what, RowType type) {
+  if (type == RowType::kF32 || type == RowType::kQ8_0 || type == RowType::kQ4_0) return;
+  throw std::invalid_argument(fmt::format(
+      "quantized cache: {} cannot be {}: give f32, q8_0 or q4_0", what, static_cast<int>(type)));
+}
+
+QuantizedKvOptions Checked(QuantizedKvOptions options) {
+  CheckGeometry(options.geometry);
+  CheckType("key_type", options.key_type);
+  CheckType("value_type", options.value_type);
+  if (options.geometry.head_dim % kBlockElements != 0) {
+    throw std::invalid_argument(fmt::format("quantized cache: head_dim {} is not a multiple of {}",
+                                            options.geometry.head_dim, kBlockElements));
+  }
+  if (options.window < 0 || options.max_step_rows < 0) {
+    throw std::invalid_argument(fmt::format("quantized cache: window {} or max_step_rows {} < 0",
+                                            options.window, options.max_step_rows));
+  }
+  if (options.max_step_rows == 0) options.max_step_rows = kDefaultStepRows;
+  options.max_step_rows = std::min(options.max_step_rows, options.geometry.max_length);
+  return options;
+}
+
+// Appends the segment, or lengthens the last one when its rows follow that one's in memory.
+void Append(const KvSegment& next, int64_t kv_stride, KvView* view) {
+  if (next.count == 0) return;
+  if (!view->segments.empty()) {
+    KvSegment& last = view->segments.back();
+    if (last.key_type == next.key_type && last.value_type == next.value_type &&
+        last.keys + last.count * RowBytes(last.key_type, kv_stride) == next.keys &&
+        last.values + last.count * RowBytes(last.value_type, kv_stride) == next.values) {
+      last.count += next.count;
+      return;
+    }
+  }
+  view->segments.push_back(next);
+}
+
+}  // namespace
+
+QuantizedKvCache::Codes::Codes(const KvGeometry& geometry, RowType row_type)
+    : type(row_type),
+      layout(MakeRowLayout(geometry.max_length, RowBytes(row_type, geometry.kv_stride()),
+                           static_cast<int64_t>(kCacheAlignment))),
+      memory(geometry.num_layers * layout.layer_stride),
+      zero_row(static_cast<size_t>(layout.row_stride)) {
+  EncodeRow(type, std::vector<float>(static_cast<size_t>(geometry.kv_stride())), zero_row);
+}
+
+std::span<std::byte> QuantizedKvCache::Codes::Rows(int32_t layer, int32_t first, int32_t count) {
+  return memory.span().subspan(static_cast<size_t>(layout.Offset(layer, first)),
+                               static_cast<size_t>(count * layout.row_stride));
+}
+
+std::span<const std::byte> QuantizedKvCache::Codes::Rows(int32_t layer, int32_t first,
+                                                         int32_t count) const {
+  return memory.span().subspan(static_cast<size_t>(layout.Offset(layer, first)),
+                               static_cast<size_t>(count * layout.row_stride));
+}
+
+void QuantizedKvCache::Codes::Zero(int32_t layer, int32_t first, int32_t end) {
+  for (int32_t row = first; row < end; ++row) {
+    std::ranges::copy(zero_row, Rows(layer, row, 1).begin());
+  }
+}
+
+QuantizedKvCache::QuantizedKvCache(const QuantizedKvOptions& options)
+    : options_(Checked(options)),
+      keys_(options_.geometry, options_.key_type),
+      values_(options_.geometry, options_.value_type),
+      lengths_(static_cast<size_t>(options_.geometry.num_layers)) {
+  if (options_.window == 0) return;
+  // A ring of max_length slots already holds every position.
+  const int32_t slots = std::min(options_.window, options_.geometry.max_length);
+  windows_.reserve(lengths_.size());
+  for (size_t layer = 0; layer < lengths_.size(); ++layer) {
+    windows_.emplace_back(slots, options_.max_step_rows, options_.geometry.kv_stride());
+  }
+}
+
+std::string QuantizedKvCache::name() const {
+  return fmt::format("quantized/{}+{}/w{}", RowTypeName(options_.key_type),
+                     RowTypeName(options_.value_type), options_.window);
+}
+
+int32_t QuantizedKvCache::max_step_rows() const {
+  return options_.window > 0 ? options_.max_step_rows : max_length();
+}
+
+int32_t QuantizedKvCache::length(int32_t layer) const {
+  CheckLayer(options_.geometry, layer);
+  return length_at(layer);
+}
+
+int32_t QuantizedKvCache::current_length() const { return std::ranges::max(lengths_); }
+
+void QuantizedKvCache::View(int32_t layer, KvView* view) const {
+  CheckLayer(options_.geometry, layer);
+  const int32_t step_row = windows_.empty() ? 0 : window_at(layer).LastStepRow();
+  ViewAt(layer, length_at(layer) - 1, step_row, view);
+}
+
+void QuantizedKvCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const {
+  CheckLayer(options_.geometry, layer);
+  if (position < 0 || position >= length_at(layer)) {
+    throw std::out_of_range(
+        fmt::format("ViewForQuery: position {} is outside [0, {})", position, length_at(layer)));
+  }
+  const int32_t step_row = windows_.empty() ? 0 : window_at(layer).StepRowOf(position);
+  ViewAt(layer, position, step_row, view);
+}
+
+void QuantizedKvCache::ViewAt(int32_t layer, int32_t position, int32_t step_row,
+                              KvView* view) const {
+  const int64_t stride = options_.geometry.kv_stride();
+  view->length = length_at(layer);
+  view->segments.clear();
+  // Rows before this one are outside the query's window.
+  const int64_t first = std::max<int64_t>(int64_t{position} - options_.window + 1, 0);
+  const int32_t window_begin = windows_.empty()
+                                   ? view->length
+                                   : static_cast<int32_t>(std::min<int64_t>(first, view->length));
+  Append(EncodedRows(layer, 0, window_begin), stride, view);
+  for (int32_t p = window_begin; p < view->length; ++p) {
+    const int64_t row = window_at(layer).Find(p, step_row);
+    if (row < 0) {
+      Append(EncodedRows(layer, p, 1), stride, view);
+    } else {
+      Append({.first = p,
+              .count = 1,
+              .keys = std::as_bytes(window_at(layer).Keys(row)).data(),
+              .values = std::as_bytes(window_at(layer).Values(row)).data()},
+             stride, view);
+    }
+  }
+}
+
+KvSegment QuantizedKvCache::EncodedRows(int32_t layer, int32_t first, int32_t count) const {
+  return {.first = first,
+          .count = count,
+          .key_type = options_.key_type,
+          .value_type = options_.value_type,
+          .keys = keys_.Rows(layer, first, count).data(),
+          .values = values_.Rows(layer, first, count).data()};
+}
+
+void QuantizedKvCache::Update(int32_t layer, std::span<const int32_t> positions,
+                              std::span<const float> keys, std::span<const float> values) {
+  const int32_t end = CheckUpdate(options_.geometry, layer, positions, keys, values);
+  if (positions.size() > static_cast<size_t>(max_step_rows()) && !windows_.empty()) {
+    throw std::invalid_argument(
+        fmt::format("Update: {} rows in one step, a cache with an exact window takes {}: split the "
+                    "step or raise max_step_rows",
+                    positions.size(), max_step_rows()));
+  }
+  if (positions.empty()) return;
+  int32_t& length = length_at(layer);
+  keys_.Zero(layer, length, end);
+  values_.Zero(layer, length, end);
+  const auto stride = static_cast<size_t>(options_.geometry.kv_stride());
+  for (size_t i = 0; i < positions.size(); ++i) {
+    EncodeRow(keys_.type, keys.subspan(i * stride, stride), keys_.Rows(layer, positions[i], 1));
+    EncodeRow(values_.type, values.subspan(i * stride, stride),
+              values_.Rows(layer, positions[i], 1));
+  }
+  if (!windows_.empty()) windows_[static_cast<size_t>(layer)].Stage(positions, keys, values);
+  length = std::max(length, end);
+}
+
+std::optional<KvSlot> QuantizedKvCache::TryReserveSlot(int32_t layer,
+                                                       std::span<const int32_t> /*positions*/) {
+  CheckLayer(options_.geometry, layer);
+  return std::nullopt;
+}
+
+void QuantizedKvCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
+  CheckLayer(options_.geometry, layer);
+  DecideCommit(positions, std::nullopt, length_at(layer), max_length());
+}
+
+void QuantizedKvCache::Rollback(int32_t length) {
+  CheckRollback(length, current_length());
+  for (ExactWindow& window : windows_) window.DropFrom(length);
+  for (int32_t layer = 0; layer < options_.geometry.num_layers; ++layer) {
+    const int32_t gone = length_at(layer) - length;
+    if (gone <= 0) continue;
+    Poison(keys_.Rows(layer, length, gone));
+    Poison(values_.Rows(layer, length, gone));
+    length_at(layer) = length;
+  }
+}
+
+void QuantizedKvCache::Clear() { Rollback(0); }
+
+std::unique_ptr<KvCache> QuantizedKvCache::Fork() {
+  auto fork = std::make_unique<QuantizedKvCache>(options_);
+  fork->lengths_ = lengths_;
+  for (int32_t layer = 0; layer < options_.geometry.num_layers; ++layer) {
+    const int32_t rows = length_at(layer);
+    std::ranges::copy(keys_.Rows(layer, 0, rows), fork->keys_.Rows(layer, 0, rows).begin());
+    std::ranges::copy(values_.Rows(layer, 0, rows), fork->values_.Rows(layer, 0, rows).begin());
+  }
+  for (size_t layer = 0; layer < windows_.size(); ++layer) {
+    fork->windows_[layer].CopyFrom(windows_[layer]);
+  }
+  return fork;
+}
+
+}  // namespace lockstep
