@@ -95,11 +95,8 @@ constexpr std::string_view kNanQ8 =
     "007e0000000000000000000000000000000000000000000000000000000000000000";
 constexpr std::string_view kNanQ4 = "007e88888888888888888888888888888888";
 
-// The bytes were computed apart from codec.cc, in exact rational arithmetic.
-std::vector<Golden> Goldens() {
-  const float least8 = 127.0f / (1 << 25);  // the largest amax whose Q8_0 scale is zero as F16
-  const float least4 = 8.0f / (1 << 25);
-  const float more = 1.0f + 1.0f / (1 << 22);
+// The bytes of all were computed apart from codec.cc, in exact rational arithmetic.
+std::vector<Golden> OrdinaryBlocks() {
   return {
       {"real weights", RealWeights(),
        "1f165a2d4b431639fd12f2dcf661da7033ab2500e7f1f3eef7b1d381ce2bca39a5c9",
@@ -154,10 +151,14 @@ std::vector<Golden> Goldens() {
        Sparse({{0, 0x1.c46472p+0f}, {9, 0x1.8bd7e6p-1f}, {17, -0x1.8bd7e6p-1f}}),
        "20237f00000000000000003800000000000000c80000000000000000000000000000",
        "12b380c88888888888888884888888888888"},
-      {"just outside the largest code",
-       Sparse({{0, 127.75f * 65504}, {1, -127.75f * 65504}, {2, 127.25f * 65504}}),
-       "ff7b7f817f0000000000000000000000000000000000000000000000000000000000",
-       "fffb808f8088888888888888888888888888"},
+  };
+}
+
+std::vector<Golden> ZeroAndTinyBlocks() {
+  const float least8 = 127.0f / (1 << 25);  // the largest amax whose Q8_0 scale is zero as F16
+  const float least4 = 8.0f / (1 << 25);
+  const float more = 1.0f + 1.0f / (1 << 22);
+  return {
       {"zero", Filled(0.0f), kZeroQ8, kZeroQ4},
       {"negative zero", Filled(-0.0f), kZeroQ8, kZeroQ4},
       {"tiny for Q8_0", Sparse({{2, least8}, {3, -1e-6f}}), kZeroQ8,
@@ -170,9 +171,18 @@ std::vector<Golden> Goldens() {
        "01808888808b888888888888888888888888"},
       {"a reciprocal that would overflow", Sparse({{1, 1e-37f}, {30, -1e-38f}}), kZeroQ8, kZeroQ4},
       {"subnormal", Sparse({{7, std::numeric_limits<float>::denorm_min()}}), kZeroQ8, kZeroQ4},
+  };
+}
+
+std::vector<Golden> HugeAndNonFiniteBlocks() {
+  return {
       {"largest ordinary scale", Sparse({{0, 127 * 65519.0f}, {1, -65504}, {2, 1e6f}}),
        "ff7b7fff0f0000000000000000000000000000000000000000000000000000000000",
        "fffb80898088888888888888888888888888"},
+      {"just outside the largest code",
+       Sparse({{0, 127.75f * 65504}, {1, -127.75f * 65504}, {2, 127.25f * 65504}}),
+       "ff7b7f817f0000000000000000000000000000000000000000000000000000000000",
+       "fffb808f8088888888888888888888888888"},
       {"huge",
        Sparse({{0, 1e7f},
                {1, -1e7f},
@@ -204,9 +214,11 @@ std::vector<Golden> Goldens() {
 }
 
 TEST(CodecTest, Q4GoldenBytes) {
-  for (const Golden& golden : Goldens()) {
-    EXPECT_EQ(Hex(Encode(RowType::kQ8_0, golden.block)), golden.q8_0) << golden.name;
-    EXPECT_EQ(Hex(Encode(RowType::kQ4_0, golden.block)), golden.q4_0) << golden.name;
+  for (const auto& goldens : {OrdinaryBlocks(), ZeroAndTinyBlocks(), HugeAndNonFiniteBlocks()}) {
+    for (const Golden& golden : goldens) {
+      EXPECT_EQ(Hex(Encode(RowType::kQ8_0, golden.block)), golden.q8_0) << golden.name;
+      EXPECT_EQ(Hex(Encode(RowType::kQ4_0, golden.block)), golden.q4_0) << golden.name;
+    }
   }
 }
 

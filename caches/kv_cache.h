@@ -99,7 +99,8 @@ class KvCache {
 
   virtual const KvGeometry& geometry() const = 0;
 
-  // The kind with its parameters, as tables print it: "simple", "paged/16", "quantized/q8_0+q4_0/w4".
+  // The kind with its parameters, as tables print it: "simple", "paged/16",
+  // "quantized/q8_0+q4_0/w4".
   virtual std::string name() const = 0;
 
   // How stored rows are encoded.
