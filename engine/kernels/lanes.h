@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_ENGINE_KERNELS_LANES_H_
 #define LOCKSTEP_ENGINE_KERNELS_LANES_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__FAST_MATH__)
@@ -36,13 +37,84 @@ inline double AddRoundToOdd(double a, double b) {
 
 // a * b + c rounded once to binary32 (IEEE 754 fusedMultiplyAdd). Without hardware: the product of
 // two floats is exact in double, the sum is rounded to odd, the narrowing rounds once.
-inline float Fma(float a, float b, float c) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  return __builtin_fmaf(a, b, c);
-#else
+inline float EmulatedFma(float a, float b, float c) {
   return static_cast<float>(AddRoundToOdd(double{a} * double{b}, double{c}));
-#endif
 }
+
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+
+inline float Fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// out[j] = fma(a[j], b[j], c[j]). out may be any of the others.
+template <size_t N>
+inline void FmaLanes(const float* a, const float* b, const float* c, float* out) {
+  for (size_t j = 0; j < N; ++j) out[j] = __builtin_fmaf(a[j], b[j], c[j]);
+}
+
+// c[j] = fma(a[j], b, c[j]).
+template <size_t N>
+inline void FmaLanes(const float* a, float b, float* c) {
+  for (size_t j = 0; j < N; ++j) c[j] = __builtin_fmaf(a[j], b, c[j]);
+}
+
+#else
+
+inline float Fma(float a, float b, float c) { return EmulatedFma(a, b, c); }
+
+using Float2 = float __attribute__((vector_size(8)));
+using Double2 = double __attribute__((vector_size(16)));
+using Int2 = int64_t __attribute__((vector_size(16)));
+
+// fma of two lanes by the short way, a sum in double narrowed to float, which rounds twice. That is
+// wrong only where the first rounding hits the middle between two floats: the low 29 bits of a
+// normal result are 2^28, or the result is subnormal. Such lanes set `risky`.
+inline Float2 FmaPair(Double2 a, Double2 b, Double2 c, Int2* risky) {
+  const Double2 sum = a * b + c;
+  const Int2 bits = __builtin_bit_cast(Int2, sum);
+  const Double2 magnitude = __builtin_bit_cast(Double2, bits & INT64_MAX);
+  // 2^28 in the low 29 bits, tested by 32-bit lanes, which SSE2 can compare.
+  using Int4 = int32_t __attribute__((vector_size(16)));
+  const Int4 middle = (__builtin_bit_cast(Int4, bits) & Int4{0x1fffffff, 0, 0x1fffffff, 0}) ==
+                      Int4{0x10000000, 1, 0x10000000, 1};
+  const Int2 subnormal = (magnitude < 0x1p-126) & (magnitude > 0.0);
+  *risky |= __builtin_bit_cast(Int2, middle) | subnormal;
+  return __builtin_convertvector(sum, Float2);
+}
+
+inline Double2 WidenPair(const float* from) {
+  Float2 pair;
+  __builtin_memcpy(&pair, from, sizeof pair);
+  return __builtin_convertvector(pair, Double2);
+}
+
+// out[j] = fma(a[j], b[j], c[j]). out may be any of the others.
+template <size_t N>
+inline void FmaLanes(const float* a, const float* b, const float* c, float* out) {
+  if constexpr (N % 2 != 0) {
+    for (size_t j = 0; j < N; ++j) out[j] = EmulatedFma(a[j], b[j], c[j]);
+  } else {
+    float sums[N];
+    Int2 risky = {};
+    for (size_t j = 0; j < N; j += 2) {
+      const Float2 pair = FmaPair(WidenPair(a + j), WidenPair(b + j), WidenPair(c + j), &risky);
+      __builtin_memcpy(sums + j, &pair, sizeof pair);
+    }
+    if (__builtin_expect((risky[0] | risky[1]) != 0, 0)) {
+      for (size_t j = 0; j < N; ++j) sums[j] = EmulatedFma(a[j], b[j], c[j]);
+    }
+    __builtin_memcpy(out, sums, sizeof sums);
+  }
+}
+
+// c[j] = fma(a[j], b, c[j]).
+template <size_t N>
+inline void FmaLanes(const float* a, float b, float* c) {
+  float copies[N];
+  for (size_t j = 0; j < N; ++j) copies[j] = b;
+  FmaLanes<N>(a, copies, c, c);
+}
+
+#endif
 
 // binary16 to binary32, exact; a NaN stays a NaN.
 inline float WidenF16(uint16_t half) {
@@ -68,36 +140,6 @@ inline float SumLanes(float* lanes) {
 
 // Adding 1.5 * 2^23 leaves an integer in the low bits, rounded half to even, for |x| < 2^22.
 inline constexpr float kRoundMagic = 0x1.8p23f;
-
-// e^x: n = round(x / ln 2), r = x - n ln 2 in two parts, a polynomial in r, times 2^n in two exact
-// halves. At most 1 ulp; 0 below kExpLow, +infinity above kExpHigh. Branch-free, so that it
-// vectorises.
-inline constexpr float kExpHigh = 0x1.62e42ep+6f;  // 0x42b17217: the last with a finite result
-inline constexpr float kExpLow = -0x1.9fe368p+6f;  // 0xc2cff1b4: the last with a result above 0
-
-inline float Exp(float x) {
-  const float capped = x < kExpHigh ? x : kExpHigh;
-  const float z = capped > kExpLow ? capped : kExpLow;
-  const float shifted = Fma(z, 0x1.715476p+0f, kRoundMagic);  // 1 / ln 2
-  const float n = shifted - kRoundMagic;
-  float r = Fma(n, -0x1.62e4p-1f, z);  // ln 2, upper 15 bits: exact
-  r = Fma(n, -0x1.7f7d1cp-20f, r);     // ln 2, the rest
-  float p = 0x1.6a24p-10f;
-  p = Fma(p, r, 0x1.123a02p-7f);
-  p = Fma(p, r, 0x1.5558f2p-5f);
-  p = Fma(p, r, 0x1.555492p-3f);
-  p = Fma(p, r, 0x1.fffffcp-2f);
-  p = Fma(p, r, 1.0f);
-  p = Fma(p, r, 1.0f);
-  const int32_t power = static_cast<int32_t>(BitsOf(shifted) - BitsOf(kRoundMagic));
-  const int32_t half = power >> 1;
-  const float scale_a = FloatOf(static_cast<uint32_t>(half + 127) << 23);
-  const float scale_b = FloatOf(static_cast<uint32_t>(power - half + 127) << 23);
-  const float y = (p * scale_a) * scale_b;
-  const float upper = x > kExpHigh ? __builtin_inff() : y;
-  const float result = x < kExpLow ? 0.0f : upper;
-  return x == x ? result : x;
-}
 
 }  // namespace
 }  // namespace lockstep::internal

@@ -5,6 +5,7 @@
 
 #include "caches/check.h"
 #include "engine/kernels/double_double.h"
+#include "engine/kernels/exp.h"
 #include "engine/kernels/lanes.h"
 
 #if FLT_EVAL_METHOD != 0

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/kernels/exp.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
@@ -78,6 +79,12 @@ inline int32_t RunLength(int32_t begin, int32_t end) {
   return end - begin < kLanes ? end - begin : kLanes;
 }
 
+// lanes[j] = fma(a[j], b[j], lanes[j]) for count <= 16 lanes.
+inline void FmaRun(const float* a, const float* b, int32_t count, float* lanes) {
+  if (count == kLanes) return FmaLanes<kLanes>(a, b, lanes, lanes);
+  for (int32_t j = 0; j < count; ++j) lanes[j] = Fma(a[j], b[j], lanes[j]);
+}
+
 // tree16 over d of fma(q, k, acc) for `rows` rows; returns the larger of `top` and their maximum.
 template <RowType kType>
 inline float ScoreRows(const float* q, const uint8_t* rows, int32_t count, int64_t row_bytes,
@@ -89,7 +96,7 @@ inline float ScoreRows(const float* q, const uint8_t* rows, int32_t count, int64
       const int32_t n = RunLength(d, head_dim);
       float k[kLanes];
       LoadRun<kType>(row, element + d, n, k);
-      for (int32_t j = 0; j < n; ++j) lanes[j] = Fma(q[d + j], k[j], lanes[j]);
+      FmaRun(q + d, k, n, lanes);
     }
     const float score = SumLanes(lanes) * scale;
     scores[i] = score;
@@ -105,7 +112,11 @@ inline void AddRows(const float* weights, const uint8_t* rows, int32_t count, in
   for (int32_t i = 0; i < count; ++i) {
     float v[kLanes];
     LoadRun<kType>(rows + i * row_bytes, element, n, v);
-    for (int32_t j = 0; j < n; ++j) chain[j] = Fma(weights[i], v[j], chain[j]);
+    if (n == kLanes) {
+      FmaLanes<kLanes>(v, weights[i], chain);
+    } else {
+      for (int32_t j = 0; j < n; ++j) chain[j] = Fma(weights[i], v[j], chain[j]);
+    }
   }
 }
 
@@ -152,7 +163,8 @@ inline float SoftmaxWeights(float* scores, int32_t visible, float top) {
   float lanes[kLanes] = {};
   for (int32_t p = 0; p < visible; p += kLanes) {
     const int32_t n = RunLength(p, visible);
-    for (int32_t j = 0; j < n; ++j) scores[p + j] = Exp(scores[p + j] - top);
+    for (int32_t j = 0; j < n; ++j) scores[p + j] -= top;
+    ExpRun(n, scores + p);
     for (int32_t j = 0; j < n; ++j) lanes[j] += scores[p + j];
   }
   return SumLanes(lanes);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/kernels/exp.h"
 #include "engine/kernels/lanes.h"
 
 namespace lockstep::internal {
@@ -13,7 +14,7 @@ inline void RmsNorm(const float* x, const float* weight, int32_t n, float eps, f
   float lanes[16] = {};
   const int32_t whole = n / 16 * 16;
   for (int32_t i = 0; i < whole; i += 16) {
-    for (int j = 0; j < 16; ++j) lanes[j] = Fma(x[i + j], x[i + j], lanes[j]);
+    FmaLanes<16>(x + i, x + i, lanes, lanes);
   }
   for (int32_t i = whole; i < n; ++i) lanes[i - whole] = Fma(x[i], x[i], lanes[i - whole]);
   const float mean = SumLanes(lanes) / static_cast<float>(n);
@@ -35,7 +36,15 @@ inline void RopeInterleaved(float* x, int32_t num_heads, int32_t head_dim, int32
 }
 
 inline void SiluGate(const float* gate, const float* up, int32_t n, float* out) {
-  for (int32_t i = 0; i < n; ++i) out[i] = (gate[i] / (1.0f + Exp(-gate[i]))) * up[i];
+  for (int32_t begin = 0; begin < n; begin += 16) {
+    const int32_t count = n - begin < 16 ? n - begin : 16;
+    float e[16];
+    for (int32_t j = 0; j < count; ++j) e[j] = -gate[begin + j];
+    ExpRun(count, e);
+    for (int32_t j = 0; j < count; ++j) {
+      out[begin + j] = (gate[begin + j] / (1.0f + e[j])) * up[begin + j];
+    }
+  }
 }
 
 inline void Add(const float* x, int32_t n, float* y) {
