@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <unordered_map>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "caches/error.h"
 #include "engine/gguf/cursor.h"
 #include "engine/tokenizer/byte_alphabet.h"
+#include "engine/tokenizer/hash_index.h"
 #include "engine/tokenizer/merge.h"
 #include "engine/tokenizer/pre_tokenizer.h"
 #include "engine/tokenizer/vocabulary_tokenizer.h"
@@ -20,12 +21,42 @@ namespace {
 constexpr std::string_view kMerges = "tokenizer.ggml.merges";
 constexpr std::string_view kPre = "tokenizer.ggml.pre";
 
-// Two tokens in the order of the text. Not to be iterated.
-using MergeTable = std::unordered_map<uint64_t, Merge>;
+// What each pair of adjacent tokens becomes.
+class MergeTable {
+ public:
+  explicit MergeTable(size_t capacity) : index_(capacity) { entries_.reserve(capacity); }
 
-uint64_t PairKey(int32_t left, int32_t right) {
-  return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
-}
+  std::optional<Merge> Find(int32_t left, int32_t right) const {
+    const std::optional<uint32_t> found = index_.Find(Hash(left, right), [&](uint32_t i) {
+      return entries_[i].left == left && entries_[i].right == right;
+    });
+    return found ? std::optional(entries_[*found].merge) : std::nullopt;
+  }
+
+  // REQUIRES: the pair has no merge yet.
+  void Add(int32_t left, int32_t right, const Merge& merge) {
+    index_.Insert(Hash(left, right), static_cast<uint32_t>(entries_.size()));
+    entries_.push_back({left, right, merge});
+  }
+
+ private:
+  struct Entry {
+    int32_t left = kNoToken;
+    int32_t right = kNoToken;
+    Merge merge;
+  };
+
+  // Fibonacci hashing of the pair, folded: HashIndex takes its bits from both ends.
+  static uint64_t Hash(int32_t left, int32_t right) {
+    const uint64_t pair =
+        (uint64_t{static_cast<uint32_t>(left)} << 32) | static_cast<uint32_t>(right);
+    const uint64_t product = pair * 0x9e3779b97f4a7c15u;
+    return product ^ (product >> 32);
+  }
+
+  HashIndex index_;
+  std::vector<Entry> entries_;
+};
 
 // Turns the file's merges, which are pairs of spellings, into pairs of tokens.
 class MergeReader {
@@ -41,8 +72,7 @@ class MergeReader {
   }
 
   MergeTable Read(const std::vector<std::string>& merges) {
-    MergeTable table;
-    table.reserve(merges.size());
+    MergeTable table(merges.size());
     for (size_t i = 0; i < merges.size(); ++i) {
       const std::string_view merge = merges[i];
       const size_t space = merge.find(' ');
@@ -56,7 +86,8 @@ class MergeReader {
       const int32_t right_id = Find(i, merge, right);
       const int32_t joined_id = Find(i, merge, joined_);
       if (left_id == kNoToken || right_id == kNoToken || joined_id == kNoToken) continue;
-      table.emplace(PairKey(left_id, right_id), Merge{static_cast<uint32_t>(i), joined_id});
+      if (table.Find(left_id, right_id)) continue;
+      table.Add(left_id, right_id, {static_cast<uint32_t>(i), joined_id});
     }
     return table;
   }
@@ -120,9 +151,8 @@ class ByteLevelTokenizer final : public VocabularyTokenizer {
     }
     merger->Clear();
     for (const char byte : word) merger->Add(1, symbols_[static_cast<uint8_t>(byte)]);
-    merger->Run([&](const Symbol& left, const Symbol& right) -> std::optional<Merge> {
-      const auto found = merges_.find(PairKey(left.token, right.token));
-      return found == merges_.end() ? std::nullopt : std::optional(found->second);
+    merger->Run([&](const Symbol& left, const Symbol& right) {
+      return merges_.Find(left.token, right.token);
     });
     merger->ForEach([&](const Symbol& symbol) {
       ids->push_back(symbol.token != kNoToken ? symbol.token : TokenOfByte(word[symbol.begin]));

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <new>
 #include <optional>
 #include <utility>
@@ -19,7 +21,18 @@ namespace {
 struct Freer {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
+
+// PCRE2's own limit of ten million steps a match is too low for one long run of spaces. A pattern
+// that backtracks over a run once needs a few steps a byte; one that backtracks over its own
+// backtracking still hits this limit soon.
+uint32_t MatchLimit(size_t text_bytes) {
+  constexpr uint64_t kDefault = 10'000'000;
+  constexpr uint64_t kStepsPerByte = 16;
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  return static_cast<uint32_t>(std::min(kMost, std::max(kDefault, kStepsPerByte * text_bytes)));
+}
 
 std::string ErrorText(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -39,10 +52,11 @@ struct Pattern::Code {
     size_t end = 0;
   };
 
-  std::optional<Match> Find(std::string_view text, size_t from, pcre2_match_data* data) const {
+  std::optional<Match> Find(std::string_view text, size_t from, pcre2_match_data* data,
+                            pcre2_match_context* context) const {
     const auto match = [&](uint32_t options) {
       return pcre2_match(compiled.get(), Units(text), text.size(), from,
-                         PCRE2_NO_UTF_CHECK | options, data, nullptr);
+                         PCRE2_NO_UTF_CHECK | options, data, context);
     };
     int result = match(0);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
@@ -76,9 +90,11 @@ Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 void Pattern::Split(std::string_view text, size_t offset, std::vector<size_t>* ends) const {
   const std::unique_ptr<pcre2_match_data, Freer> data(
       pcre2_match_data_create_from_pattern(code_->compiled.get(), nullptr));
-  if (data == nullptr) throw std::bad_alloc();
+  const std::unique_ptr<pcre2_match_context, Freer> context(pcre2_match_context_create(nullptr));
+  if (data == nullptr || context == nullptr) throw std::bad_alloc();
+  pcre2_set_match_limit(context.get(), MatchLimit(text.size()));
   for (size_t at = 0; at < text.size();) {
-    const std::optional<Code::Match> match = code_->Find(text, at, data.get());
+    const std::optional<Code::Match> match = code_->Find(text, at, data.get(), context.get());
     if (!match) {
       ends->push_back(offset + text.size());
       return;

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
-#include "caches/check.h"
 #include "caches/error.h"
 #include "engine/gguf/cursor.h"
 #include "engine/tokenizer/merge.h"
@@ -28,14 +27,21 @@ constexpr std::string_view kTokenType = "tokenizer.ggml.token_type";
                std::move(what), ""});
 }
 
+uint64_t HashText(std::string_view text) { return std::hash<std::string_view>{}(text); }
+
+std::optional<uint32_t> FindToken(const HashIndex& index, const Vocabulary& vocabulary,
+                                  std::string_view text) {
+  return index.Find(HashText(text), [&](uint32_t id) { return vocabulary.tokens[id] == text; });
+}
+
 void CheckDistinct(const Vocabulary& vocabulary) {
-  std::unordered_map<std::string_view, size_t> first_ids;
-  first_ids.reserve(vocabulary.tokens.size());
+  HashIndex seen(vocabulary.tokens.size());
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& token = vocabulary.tokens[id];
     if (token.empty()) continue;
-    const auto [entry, fresh] = first_ids.emplace(token, id);
-    if (!fresh) FailToken(vocabulary, id, fmt::format("is the same as token {}", entry->second));
+    const std::optional<uint32_t> first = FindToken(seen, vocabulary, token);
+    if (first) FailToken(vocabulary, id, fmt::format("is the same as token {}", *first));
+    seen.Insert(HashText(token), static_cast<uint32_t>(id));
   }
 }
 
@@ -92,8 +98,8 @@ void ReadByteTokens(Vocabulary* vocabulary) {
 }  // namespace
 
 int32_t Vocabulary::FindText(std::string_view text) const {
-  const auto found = text_tokens.find(text);
-  return found == text_tokens.end() ? kNoToken : found->second;
+  const std::optional<uint32_t> found = FindToken(text_tokens, *this, text);
+  return found ? static_cast<int32_t>(*found) : kNoToken;
 }
 
 Vocabulary LoadVocabulary(const GgufFile& file) {
@@ -122,14 +128,13 @@ Vocabulary LoadVocabulary(const GgufFile& file) {
 }
 
 void IndexTextTokens(const std::function<bool(std::string*)>& respell, Vocabulary* vocabulary) {
-  vocabulary->text_tokens.reserve(vocabulary->tokens.size());
+  vocabulary->text_tokens = HashIndex(vocabulary->tokens.size());
   for (size_t id = 0; id < vocabulary->tokens.size(); ++id) {
     std::string& token = vocabulary->tokens[id];
     const TokenKind kind = vocabulary->kinds[id];
     const bool text = kind == TokenKind::kNormal || kind == TokenKind::kUnused;
     if (!text || token.empty() || !respell(&token)) continue;
-    const bool fresh = vocabulary->text_tokens.emplace(token, static_cast<int32_t>(id)).second;
-    LS_CHECK(fresh, "token {} was given the bytes of another: {}", id, Quote(token));
+    vocabulary->text_tokens.Insert(HashText(token), static_cast<uint32_t>(id));
   }
 }
 

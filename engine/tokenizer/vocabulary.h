@@ -8,20 +8,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/gguf.h"
 #include "engine/tokenizer.h"
+#include "engine/tokenizer/hash_index.h"
 
 namespace lockstep {
 
 struct Vocabulary {
-  Vocabulary() = default;
-  // Moving keeps the views of `text_tokens` valid, copying would not.
-  Vocabulary(Vocabulary&&) = default;
-  Vocabulary& operator=(Vocabulary&&) = default;
-
   std::string source;                      // the file, for errors
   std::vector<std::string> tokens;         // [n], n > 0: the bytes that each stands for
   std::vector<TokenKind> kinds;            // [n]
@@ -35,8 +30,8 @@ struct Vocabulary {
 
   // The tokens that plain text can become, by their bytes: normal and unused ones. Control, unknown
   // and byte tokens are left out, so that no text can forge them; user-defined ones are matched
-  // before anything else (user_tokens.h). Not to be iterated.
-  std::unordered_map<std::string_view, int32_t> text_tokens;
+  // before anything else (user_tokens.h).
+  HashIndex text_tokens;
 
   int32_t FindText(std::string_view text) const;  // kNoToken when there is none
 };
