@@ -16,7 +16,8 @@ void CheckFits(const Transformer& transformer, const KvCache& cache, size_t prom
     throw Error({"prompt", "it has no token to predict from", "give a prompt or add a BOS token"});
   }
   if (max_new_tokens < 0) {
-    throw Error({"max_new_tokens", fmt::format("{} is negative", max_new_tokens), "give 0 or more"});
+    throw Error(
+        {"max_new_tokens", fmt::format("{} is negative", max_new_tokens), "give 0 or more"});
   }
   // The last new token is never fed back, so it needs no row.
   const int64_t held = cache.current_length();

@@ -44,36 +44,17 @@ class TensorReader {
   void RefuseUnused() const {
     for (const GgufTensor& tensor : file_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      throw Error({Where(tensor.name), "it is no part of the llama function computed here",
+      throw Error({fmt::format("{}: tensor '{}'", file_.path(), tensor.name),
+                   "it is no part of the llama function computed here",
                    "use a model without this tensor"});
     }
   }
 
  private:
+  // RequireTensor refuses types without a kernel; the parser refused rows of half a block.
   const GgufTensor& Take(const std::string& name, const std::vector<int64_t>& shape) {
     used_.insert(name);
-    const GgufTensor* present = file_.FindTensor(name);
-    if (present != nullptr) CheckType(*present);
     return file_.RequireTensor(name, shape);
-  }
-
-  void CheckType(const GgufTensor& tensor) const {
-    const auto traits = TraitsOf(tensor.type);
-    if (!traits) {
-      throw Error({Where(tensor.name),
-                   fmt::format("type id {} is not supported", static_cast<uint32_t>(tensor.type)),
-                   "convert the model to F32, F16, BF16, Q8_0 or Q4_0"});
-    }
-    if (tensor.shape.empty() || tensor.shape[0] % traits->block_elements != 0) {
-      throw Error({Where(tensor.name),
-                   fmt::format("type {} needs rows of a multiple of {} elements", traits->name,
-                               traits->block_elements),
-                   "convert this tensor to F32, F16 or BF16"});
-    }
-  }
-
-  std::string Where(const std::string& name) const {
-    return fmt::format("{}: tensor '{}'", file_.path(), name);
   }
 
   const GgufFile& file_;
@@ -81,7 +62,9 @@ class TensorReader {
 };
 
 LayerWeights ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer) {
-  const auto name = [&](std::string_view suffix) { return fmt::format("blk.{}.{}", layer, suffix); };
+  const auto name = [&](std::string_view suffix) {
+    return fmt::format("blk.{}.{}", layer, suffix);
+  };
   LayerWeights w;
   w.attn_norm = reader.Vector(name("attn_norm.weight"), config.dim);
   w.wq = reader.Packed(name("attn_q.weight"), config.q_dim(), config.dim);
@@ -127,8 +110,7 @@ void Model::Embed(int32_t token, std::span<float> out) const {
   LS_CHECK(token >= 0 && token < config_.vocab_size, "token {} of {}", token, config_.vocab_size);
   LS_CHECK(out.size() == static_cast<size_t>(config_.dim), "{} elements for an embedding of {}",
            out.size(), config_.dim);
-  const auto row_bytes =
-      token_embedding_->data.size() / static_cast<size_t>(config_.vocab_size);
+  const auto row_bytes = token_embedding_->data.size() / static_cast<size_t>(config_.vocab_size);
   DecodeWeights(token_embedding_->type,
                 token_embedding_->data.subspan(static_cast<size_t>(token) * row_bytes, row_bytes),
                 out);

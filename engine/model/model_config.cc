@@ -23,28 +23,32 @@ constexpr std::string_view kPrefix = "llama.";
 
 // The keys that ReadModelConfig reads; a tensor's shape or a range check settles their meaning.
 constexpr std::array<std::string_view, 10> kReadKeys = {
-    "attention.head_count",   "attention.head_count_kv", "attention.key_length",
-    "attention.layer_norm_rms_epsilon", "block_count",   "context_length",
-    "embedding_length",       "feed_forward_length",     "rope.dimension_count",
-    "rope.freq_base"};
+    "attention.head_count", "attention.head_count_kv",
+    "attention.key_length", "attention.layer_norm_rms_epsilon",
+    "block_count",          "context_length",
+    "embedding_length",     "feed_forward_length",
+    "rope.dimension_count", "rope.freq_base"};
 
 std::string Key(std::string_view name) { return std::string(kPrefix) + std::string(name); }
 
 [[noreturn]] void Refuse(const GgufFile& file, std::string_view key, std::string what,
                          std::string remedy) {
-  throw Error({fmt::format("{}: {}", file.path(), key), std::move(what), std::move(remedy)});
+  throw Error(
+      {fmt::format("{}: metadata key '{}'", file.path(), key), std::move(what), std::move(remedy)});
 }
 
 // Keys that are harmless at one value, which is the one that means "not used". At any other value,
 // and for every key that is unknown, the file asks for a function that is not computed here.
 bool IsNeutral(const GgufFile& file, const ModelConfig& config, std::string_view name) {
   const std::string key = Key(name);
-  const auto int_is = [&](int64_t wanted) { return file.FindInt(key, wanted, wanted).has_value(); };
+  const auto int_is = [&](int64_t wanted) {
+    return file.FindInt(key, std::numeric_limits<int64_t>::min(),
+                        std::numeric_limits<int64_t>::max()) == wanted;
+  };
   const auto float_is = [&](double wanted) { return file.FindFloat(key) == wanted; };
   if (name == "vocab_size") return int_is(config.vocab_size);
   if (name == "attention.value_length") return int_is(config.head_dim);
-  if (name == "attention.sliding_window" || name == "expert_count" ||
-      name == "expert_used_count") {
+  if (name == "attention.sliding_window" || name == "expert_count" || name == "expert_used_count") {
     return int_is(0);
   }
   if (name == "attention.causal") return file.FindBool(key) == true;
@@ -95,12 +99,11 @@ void ReadHeads(const GgufFile& file, ModelConfig* config) {
                        config->dim, config->num_heads),
            "state the head dimension");
   }
-  config->head_dim = FindCount(file, "attention.key_length", 1, kMaxDim,
-                               config->dim / config->num_heads);
+  config->head_dim =
+      FindCount(file, "attention.key_length", 1, kMaxDim, config->dim / config->num_heads);
   if (int64_t{config->num_heads} * config->head_dim > kMaxDim) {
     Refuse(file, key_length,
-           fmt::format("{} heads of {} elements are too wide", config->num_heads,
-                       config->head_dim),
+           fmt::format("{} heads of {} elements are too wide", config->num_heads, config->head_dim),
            "");
   }
   if (config->head_dim % 2 != 0) {
@@ -110,8 +113,7 @@ void ReadHeads(const GgufFile& file, ModelConfig* config) {
 }
 
 void ReadRope(const GgufFile& file, ModelConfig* config) {
-  config->rope_dim =
-      FindCount(file, "rope.dimension_count", 2, config->head_dim, config->head_dim);
+  config->rope_dim = FindCount(file, "rope.dimension_count", 2, config->head_dim, config->head_dim);
   if (config->rope_dim % 2 != 0) {
     Refuse(file, Key("rope.dimension_count"),
            fmt::format("{} is odd, so RoPE cannot pair the dimensions", config->rope_dim), "");
@@ -119,8 +121,8 @@ void ReadRope(const GgufFile& file, ModelConfig* config) {
   // At least 1, so that no angle exceeds its position and CanonicalSinCos stays in its domain.
   config->rope_theta = file.FindFloat(Key("rope.freq_base")).value_or(10000.0);
   if (!(config->rope_theta >= 1.0 && config->rope_theta <= 1e15)) {
-    Refuse(file, Key("rope.freq_base"),
-           fmt::format("{} is outside [1, 1e15]", config->rope_theta), "");
+    Refuse(file, Key("rope.freq_base"), fmt::format("{} is outside [1, 1e15]", config->rope_theta),
+           "");
   }
 }
 
@@ -129,9 +131,9 @@ int32_t ReadVocabSize(const GgufFile& file) {
   const GgufTensor* table = file.FindTensor("token_embd.weight");
   if (table == nullptr || table->shape.size() != 2 || table->shape[1] < 1 ||
       table->shape[1] > std::numeric_limits<int32_t>::max()) {
-    Refuse(file, "tensor 'token_embd.weight'",
-           table == nullptr ? "it is missing" : "it is not a matrix of one row for each token",
-           "the model is incomplete");
+    throw Error({fmt::format("{}: tensor 'token_embd.weight'", file.path()),
+                 table == nullptr ? "it is missing" : "it is no matrix of one row for each token",
+                 "the model is incomplete"});
   }
   const int64_t size = table->shape[1];
   const auto tokens = file.FindStrings("tokenizer.ggml.tokens");

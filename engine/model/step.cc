@@ -93,9 +93,9 @@ StepRunner::KvRowsInPlace StepRunner::ReserveRows(int32_t layer) {
   const std::optional<KvSlot> slot = in_.cache->TryReserveSlot(layer, in_.positions);
   if (!slot) return scratch;
   if (slot->keys.size() != scratch.keys.size() || slot->values.size() != scratch.values.size()) {
-    throw BrokenCache(layer, fmt::format("the slot has {} and {} floats, {} rows need {}",
-                                         slot->keys.size(), slot->values.size(), n_,
-                                         scratch.keys.size()));
+    throw BrokenCache(
+        layer, fmt::format("the slot has {} and {} floats, {} rows need {}", slot->keys.size(),
+                           slot->values.size(), n_, scratch.keys.size()));
   }
   return {slot->keys, slot->values, true};
 }
@@ -103,9 +103,8 @@ StepRunner::KvRowsInPlace StepRunner::ReserveRows(int32_t layer) {
 void StepRunner::ProjectAndRotate(int32_t layer, const KvRowsInPlace& kv) {
   const LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   const std::span<float> query = Rows(ws_.query, config_.q_dim());
-  const Activations input =
-      Prepare(Rows(ws_.normed, config_.dim), n_, config_.dim,
-              w.wq.quantized() || w.wk.quantized() || w.wv.quantized());
+  const Activations input = Prepare(Rows(ws_.normed, config_.dim), n_, config_.dim,
+                                    w.wq.quantized() || w.wk.quantized() || w.wv.quantized());
   Project(layer, Projection::kQuery, w.wq, w.bq, input, query);
   Project(layer, Projection::kKey, w.wk, w.bk, input, kv.keys);
   Project(layer, Projection::kValue, w.wv, w.bv, input, kv.values);
@@ -149,9 +148,9 @@ void StepRunner::Attend(int32_t layer) {
 void StepRunner::ReadView(int32_t layer, int32_t position, KvView* view) const {
   if (in_.cache == nullptr) {
     view->length = n_;
-    view->segments.assign(1, {0, n_, RowType::kF32, RowType::kF32,
-                              reinterpret_cast<const std::byte*>(ws_.key.data()),
-                              reinterpret_cast<const std::byte*>(ws_.value.data())});
+    view->segments.assign(
+        1, {0, n_, RowType::kF32, RowType::kF32, reinterpret_cast<const std::byte*>(ws_.key.data()),
+            reinterpret_cast<const std::byte*>(ws_.value.data())});
     return;
   }
   if (in_.cache->view_depends_on_query()) {
@@ -260,8 +259,7 @@ void StepRunner::NormRows(std::span<const float> rows, const std::vector<float>&
 
 void StepRunner::AddToResidual(std::span<const float> rows) {
   for (int64_t t = 0; t < n_; ++t) {
-    kernels_.add(rows.data() + t * config_.dim, config_.dim,
-                 ws_.residual.data() + t * config_.dim);
+    kernels_.add(rows.data() + t * config_.dim, config_.dim, ws_.residual.data() + t * config_.dim);
   }
 }
 

@@ -6,22 +6,38 @@ namespace lockstep {
 
 std::string_view StageName(Stage stage) {
   switch (stage) {
-    case Stage::kEmbedding: return "embedding";
-    case Stage::kAttnNorm: return "attn_norm";
-    case Stage::kQuery: return "query";
-    case Stage::kKey: return "key";
-    case Stage::kValue: return "value";
-    case Stage::kQueryRope: return "query_rope";
-    case Stage::kKeyRope: return "key_rope";
-    case Stage::kCacheKey: return "cache_key";
-    case Stage::kCacheValue: return "cache_value";
-    case Stage::kAttention: return "attention";
-    case Stage::kAttnOut: return "attn_out";
-    case Stage::kFfnNorm: return "ffn_norm";
-    case Stage::kFfnHidden: return "ffn_hidden";
-    case Stage::kFfnOut: return "ffn_out";
-    case Stage::kFinalNorm: return "final_norm";
-    case Stage::kLogits: return "logits";
+    case Stage::kEmbedding:
+      return "embedding";
+    case Stage::kAttnNorm:
+      return "attn_norm";
+    case Stage::kQuery:
+      return "query";
+    case Stage::kKey:
+      return "key";
+    case Stage::kValue:
+      return "value";
+    case Stage::kQueryRope:
+      return "query_rope";
+    case Stage::kKeyRope:
+      return "key_rope";
+    case Stage::kCacheKey:
+      return "cache_key";
+    case Stage::kCacheValue:
+      return "cache_value";
+    case Stage::kAttention:
+      return "attention";
+    case Stage::kAttnOut:
+      return "attn_out";
+    case Stage::kFfnNorm:
+      return "ffn_norm";
+    case Stage::kFfnHidden:
+      return "ffn_hidden";
+    case Stage::kFfnOut:
+      return "ffn_out";
+    case Stage::kFinalNorm:
+      return "final_norm";
+    case Stage::kLogits:
+      return "logits";
   }
   LS_CHECK(false, "stage {}", static_cast<int>(stage));
   return {};

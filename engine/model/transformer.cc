@@ -100,8 +100,8 @@ class Transformer::Impl {
                                  TraceSink* trace) {
     const ModelConfig& config = model_->config();
     if (tokens.size() != positions.size()) {
-      throw std::invalid_argument(fmt::format("forward: {} tokens at {} positions", tokens.size(),
-                                              positions.size()));
+      throw std::invalid_argument(
+          fmt::format("forward: {} tokens at {} positions", tokens.size(), positions.size()));
     }
     CheckTokens(config, tokens);
     CheckCache(config, cache);
