@@ -35,9 +35,9 @@ class ProjectionHook {
 };
 
 struct TransformerOptions {
-  const KernelTable* kernels = nullptr;   // nullptr: SelectKernels()
-  const ProjectionHook* hook = nullptr;   // not owned
-  int32_t max_step_tokens = 512;          // longer inputs run as several steps; changes no bit
+  const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
+  const ProjectionHook* hook = nullptr;  // not owned
+  int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
 };
 
 // Thrown inside a step when the cache does not hold what its contract promises and going on would
@@ -63,10 +63,10 @@ class Transformer {
   // ([vocab_size], valid until the next call).
   //
   // Before any write [F2]: std::invalid_argument when tokens and positions differ in number or are
-  // empty, when positions are not strictly increasing, when the cache's geometry is not the model's,
-  // or when a layer is shorter than both another layer and positions[0] (no rollback could undo the
-  // step); std::out_of_range for a token outside the vocabulary or a position outside the model's
-  // context or the cache. Each query is masked by its own position.
+  // empty, when positions are not strictly increasing, when the cache's geometry is not the
+  // model's, or when a layer is shorter than both another layer and positions[0] (no rollback could
+  // undo the step); std::out_of_range for a token outside the vocabulary or a position outside the
+  // model's context or the cache. Each query is masked by its own position.
   //
   // When anything throws after that, no row of the step is visible [F1]: every layer's length is
   // the smaller of its old length and positions[0]. Longer inputs than max_step_tokens or

@@ -97,6 +97,8 @@ struct BadValue {
   GgufValue value;
 };
 
+void PrintTo(const BadValue& bad, std::ostream* out) { *out << bad.key; }
+
 class BadValueTest : public ::testing::TestWithParam<BadValue> {};
 
 TEST_P(BadValueTest, IsRefusedByName) {
@@ -146,7 +148,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"llama.attention.causal", false}, BadValue{"llama.expert_count", uint64_t{8}},
         BadValue{"llama.expert_used_count", uint64_t{2}}, BadValue{"llama.logit_scale", 0.5},
         BadValue{"llama.some_future_key", true}, BadValue{"split.count", uint64_t{2}}),
-    [](const auto& info) { return TestName(info.param.key) + "_" + std::to_string(info.index); });
+    [](const auto& param) {
+      return TestName(param.param.key) + "_" + std::to_string(param.index);
+    });
 
 TEST(ModelTest, KeysThatMeanNotUsedAreAccepted) {
   EditableImage image = Image();

@@ -21,7 +21,7 @@ namespace {
 // model from the two degenerate ends. Embeddings are small beside what the layers add, so that a
 // tied head does not merely repeat its input; query and key gains make attention scores with a
 // standard deviation of 2 to 3, so that a softmax is neither flat nor a single 1.
-constexpr float kEmbeddingRms = 0.125f;
+constexpr float kEmbeddingRms = 0.0625f;
 constexpr float kQueryKeyGain = 1.5f;
 constexpr float kQkNorm = 1.5f;  // weight of QK-norm; scores then have about its square
 constexpr float kValueGain = 1.0f;

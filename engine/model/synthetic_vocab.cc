@@ -9,6 +9,7 @@
 
 #include "caches/check.h"
 #include "engine/tokenizer.h"
+#include "engine/tokenizer/byte_alphabet.h"
 
 namespace lockstep {
 namespace {
@@ -32,21 +33,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kMerges 
     {"in", "g"},
 }};
 
-// GPT-2's printable stand-in for a byte (bytes_to_unicode of its encoder.py): a printable Latin-1
-// byte stands for itself, the others are numbered from U+0100 in order.
-std::string ByteToken(int byte) {
-  const auto printable = [](int b) {
-    return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
-  };
-  int code = byte;
-  if (!printable(byte)) {
-    code = 0x100;
-    for (int b = 0; b < byte; ++b) code += printable(b) ? 0 : 1;
-  }
-  if (code < 0x80) return std::string(1, static_cast<char>(code));
-  return {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-}
-
 }  // namespace
 
 int32_t SyntheticVocabMinimum() { return 2 + 256 + static_cast<int32_t>(kMerges.size()); }
@@ -54,7 +40,9 @@ int32_t SyntheticVocabMinimum() { return 2 + 256 + static_cast<int32_t>(kMerges.
 void AddSyntheticVocab(int32_t vocab_size, GgufWriter* writer) {
   LS_CHECK(vocab_size >= SyntheticVocabMinimum(), "a vocabulary of {} tokens", vocab_size);
   std::vector<std::string> tokens = {"<|bos|>", "<|eos|>"};
-  for (int byte = 0; byte < 256; ++byte) tokens.push_back(ByteToken(byte));
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.push_back(SpellBytes(std::string(1, static_cast<char>(byte))));
+  }
   std::vector<std::string> merges;
   for (const auto& [left, right] : kMerges) {
     tokens.push_back(std::string(left) + std::string(right));

@@ -74,7 +74,7 @@ class TraceOfTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Presets, TraceOfTest,
                          ::testing::Values("tiny-gqa-9x3-q8_0", "tiny-bias-qknorm-6x2-q8_0",
                                            "tiny-ragged-3x1-f32"),
-                         [](const auto& info) { return TestName(info.param); });
+                         [](const auto& param) { return TestName(param.param); });
 
 TEST_P(TraceOfTest, EachStageComesOnceALayerAndStepWithItsShape) {
   Transformer transformer(model_, {.max_step_tokens = 4});

@@ -26,6 +26,8 @@ struct Scenario {
   int32_t max_step_tokens = 512;
 };
 
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
+
 const std::vector<Scenario>& Scenarios() {
   static const std::vector<Scenario> scenarios = {
       {"FirstPrefill", 0, Iota(0, 6)},
@@ -89,7 +91,7 @@ class ThrowingStepTest : public ::testing::TestWithParam<Scenario> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Steps, ThrowingStepTest, ::testing::ValuesIn(Scenarios()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& param) { return param.param.name; });
 
 // Counts the calls of a step, then throws at each of them in turn.
 TEST_P(ThrowingStepTest, AtAnyCacheCallIsUndone) {

@@ -19,7 +19,7 @@ class TransformerTest : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Small, TransformerTest, ::testing::ValuesIn(SmallPresets()),
-                         [](const auto& info) { return TestName(info.param); });
+                         [](const auto& param) { return TestName(param.param); });
 
 // What a sequence of steps leaves behind.
 struct Outcome {
@@ -30,8 +30,8 @@ struct Outcome {
 
 void PrintTo(const Outcome& outcome, std::ostream* out) { *out << outcome.cache.Hex(); }
 
-Outcome Run(Transformer& transformer, ProbeCache& cache, std::span<const int32_t> tokens,
-            std::span<const int32_t> positions) {
+Outcome Step(Transformer& transformer, ProbeCache& cache, std::span<const int32_t> tokens,
+             std::span<const int32_t> positions) {
   const auto logits = Bits(transformer.Forward(tokens, positions, cache));
   return {logits, DigestOfCache(cache.inner())};
 }
@@ -46,8 +46,8 @@ TEST_P(TransformerTest, TheDirectPathEqualsTheLegacyPath) {
   int32_t steps = 0;
   for (const auto& positions : {Iota(0, 7), Iota(7, 1), Iota(8, 1), Iota(9, 17), Iota(4, 3)}) {
     const auto tokens = SomeTokens(config_, static_cast<int32_t>(positions.size()));
-    EXPECT_EQ(Run(transformer, *direct, tokens, positions),
-              Run(transformer, *legacy, tokens, positions));
+    EXPECT_EQ(Step(transformer, *direct, tokens, positions),
+              Step(transformer, *legacy, tokens, positions));
     ++steps;
   }
   // The parity is not vacuous: each layer and step took the direct path once.
@@ -61,18 +61,18 @@ TEST_P(TransformerTest, CuttingThePrefillChangesNoBit) {
   const auto tokens = SomeTokens(config_, kTokens);
   Transformer whole(model_);
   const auto reference = NewProbe(*model_, 32);
-  const Outcome expected = Run(whole, *reference, tokens, Iota(0, kTokens));
+  const Outcome expected = Step(whole, *reference, tokens, Iota(0, kTokens));
   for (int32_t step : {1, 2, 3, 7, 18, 19, 20}) {
     Transformer pieces(model_, {.max_step_tokens = step});
     const auto cache = NewProbe(*model_, 32);
-    EXPECT_EQ(Run(pieces, *cache, tokens, Iota(0, kTokens)), expected) << step;
+    EXPECT_EQ(Step(pieces, *cache, tokens, Iota(0, kTokens)), expected) << step;
     const auto limited = NewProbe(*model_, 32);
     limited->step_rows = step;
-    EXPECT_EQ(Run(whole, *limited, tokens, Iota(0, kTokens)), expected) << step;
+    EXPECT_EQ(Step(whole, *limited, tokens, Iota(0, kTokens)), expected) << step;
   }
   const auto cuts = NewProbe(*model_, 32);
-  Run(whole, *cuts, std::span(tokens).first(11), Iota(0, 11));
-  EXPECT_EQ(Run(whole, *cuts, std::span(tokens).subspan(11), Iota(11, kTokens - 11)), expected);
+  Step(whole, *cuts, std::span(tokens).first(11), Iota(0, 11));
+  EXPECT_EQ(Step(whole, *cuts, std::span(tokens).subspan(11), Iota(11, kTokens - 11)), expected);
 }
 
 TEST_P(TransformerTest, NoStepIsLongerThanTheCacheTakes) {
@@ -91,7 +91,8 @@ TEST_P(TransformerTest, AViewForEachQueryGivesTheSameBits) {
   each->view_per_query = true;
   const std::vector<int32_t> positions = {0, 1, 2, 5};
   const auto tokens = SomeTokens(config_, 4);
-  EXPECT_EQ(Run(transformer, *each, tokens, positions), Run(transformer, *once, tokens, positions));
+  EXPECT_EQ(Step(transformer, *each, tokens, positions),
+            Step(transformer, *once, tokens, positions));
   std::vector<int32_t> expected_queries;
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     expected_queries.insert(expected_queries.end(), positions.begin(), positions.end());
@@ -109,10 +110,10 @@ TEST_P(TransformerTest, GapsAreMaskedByPosition) {
   const auto tokens = SomeTokens(config_, 6);
   const auto one_by_one = NewProbe(*model_, 32);
   for (size_t n = 1; n <= positions.size(); ++n) {
-    const auto single = Run(transformer, *one_by_one, {&tokens[n - 1], 1}, {&positions[n - 1], 1});
+    const auto single = Step(transformer, *one_by_one, {&tokens[n - 1], 1}, {&positions[n - 1], 1});
     const auto together = NewProbe(*model_, 32);
     EXPECT_EQ(
-        Run(transformer, *together, std::span(tokens).first(n), std::span(positions).first(n)),
+        Step(transformer, *together, std::span(tokens).first(n), std::span(positions).first(n)),
         single)
         << n << " tokens";
   }
@@ -130,8 +131,8 @@ TEST_P(TransformerTest, GapRowsAreReadAsZeros) {
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     zeros->inner().Update(layer, Iota(2, 3), nothing, nothing);
   }
-  const Outcome expected = Run(transformer, *zeros, std::span(tokens).subspan(2), {{5}});
-  EXPECT_EQ(Run(transformer, *gap, tokens, {{0, 1, 5}}), expected);
+  const Outcome expected = Step(transformer, *zeros, std::span(tokens).subspan(2), {{5}});
+  EXPECT_EQ(Step(transformer, *gap, tokens, {{0, 1, 5}}), expected);
 }
 
 TEST_P(TransformerTest, RewritingAPositionSeesOnlyTheRowsBelowIt) {
@@ -200,11 +201,11 @@ TEST_P(TransformerTest, TheHookRunsAlikeOnASlotAndOnScratch) {
   const auto without = NewProbe(*model_, 32);
   legacy->refuse_slots = true;
   const auto tokens = SomeTokens(config_, 5);
-  const Outcome expected = Run(hooked, *direct, tokens, Iota(0, 5));
+  const Outcome expected = Step(hooked, *direct, tokens, Iota(0, 5));
   const auto direct_calls = std::exchange(hook.calls_, {});
-  EXPECT_EQ(Run(hooked, *legacy, tokens, Iota(0, 5)), expected);
+  EXPECT_EQ(Step(hooked, *legacy, tokens, Iota(0, 5)), expected);
   EXPECT_EQ(hook.calls_, direct_calls);
-  EXPECT_NE(Run(plain, *without, tokens, Iota(0, 5)), expected);
+  EXPECT_NE(Step(plain, *without, tokens, Iota(0, 5)), expected);
   std::vector<NotingHook::Call> wanted;
   const auto inputs = static_cast<size_t>(5 * config_.dim);
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
@@ -250,13 +251,13 @@ TEST(TransformerHookTest, AddingTheBiasByHookGivesTheSameBits) {
 }
 
 TEST(TransformerOptionsTest, WorkspaceGrowsWithWhatItSees) {
-  const auto model = PresetModel("tiny-segments-4x2-f32");
+  const auto model = PresetModel("tiny-segments-6x2-q8_0");
   Transformer transformer(model);
   const auto small = NewProbe(*model, 8);
-  const auto large = NewProbe(*model, 600);
-  const auto tokens = SomeTokens(model->config(), 600);
+  const auto large = NewProbe(*model, 90);
+  const auto tokens = SomeTokens(model->config(), 90);
   transformer.Forward(std::span(tokens).first(8), Iota(0, 8), *small);
-  const auto grown = Bits(transformer.Forward(tokens, Iota(0, 600), *large));
+  const auto grown = Bits(transformer.Forward(tokens, Iota(0, 90), *large));
   Transformer fresh(model);
   EXPECT_EQ(Bits(fresh.ForwardUncached(tokens)), grown);
   const auto again = NewProbe(*model, 8);
