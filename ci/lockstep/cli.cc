@@ -1,0 +1,168 @@
+#include "ci/lockstep/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Version.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <deque>
+#include <new>
+
+#include "caches/error.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::string_view kExitCodes =
+    "Exit codes: 0 holds, 1 a difference was found, 2 wrong use or unreadable input,\n"
+    "3 inconclusive, 4 an internal error.";
+
+// The whole of `text` as a number; `base` 10 or 16. False for anything else: blanks, signs that the
+// type does not have, fractions, overflow.
+template <typename Number>
+bool ParseWhole(std::string_view text, int base, Number* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, base);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+void StoreInt(std::string_view names, const std::string& text, const IntTarget& target) {
+  int32_t value = 0;
+  if (!ParseWhole(text, 10, &value) || value < target.low || value > target.high) {
+    throw Error(
+        {std::string(names),
+         fmt::format("'{}' is no whole number from {} to {}", text, target.low, target.high),
+         "give one in decimal"});
+  }
+  *target.value = value;
+}
+
+void StoreSeed(std::string_view names, const std::string& text, uint64_t* target) {
+  const bool hex = text.starts_with("0x");
+  if (!ParseWhole(std::string_view(text).substr(hex ? 2 : 0), hex ? 16 : 10, target)) {
+    throw Error({std::string(names), fmt::format("'{}' is no seed of 64 bits", text),
+                 "give a whole number in decimal, or in hexadecimal after 0x"});
+  }
+}
+
+// Numbers reach CLI11 as text and are converted here, once the whole line was accepted: its own
+// conversions take fractions, octals and numbers that wrap.
+struct PendingNumber {
+  const Flag* flag;
+  std::string text;
+  const CLI::Option* option;
+
+  void Store() const {
+    if (option->count() == 0) return;
+    if (const auto* target = std::get_if<IntTarget>(&flag->target)) {
+      StoreInt(flag->names, text, *target);
+    } else if (const auto* seed = std::get_if<uint64_t*>(&flag->target)) {
+      StoreSeed(flag->names, text, *seed);
+    }
+  }
+};
+
+void AddFlag(const Flag& flag, CLI::App* app, std::deque<PendingNumber>* numbers) {
+  const std::string names(flag.names);
+  std::string help(flag.help);
+  CLI::Option* option = nullptr;
+  if (bool* const* value = std::get_if<bool*>(&flag.target)) {
+    app->add_flag(names, **value, help);
+    return;
+  }
+  if (std::string* const* value = std::get_if<std::string*>(&flag.target)) {
+    if (!(*value)->empty()) help += fmt::format(" (default: {})", **value);
+    option = app->add_option(names, **value, help);
+  } else if (auto* const* list = std::get_if<std::vector<std::string>*>(&flag.target)) {
+    option = app->add_option(names, **list, help)->allow_extra_args(false);
+  } else {
+    PendingNumber& number = numbers->emplace_back(PendingNumber{&flag, {}, nullptr});
+    if (!flag.required) {
+      const auto* target = std::get_if<IntTarget>(&flag.target);
+      help += target != nullptr ? fmt::format(" (default: {})", *target->value)
+                                : fmt::format(" (default: {})", *std::get<uint64_t*>(flag.target));
+    }
+    option = app->add_option(names, number.text, help);
+    number.option = option;
+  }
+  option->type_name(std::string(flag.value))->required(flag.required);
+}
+
+void RequireCommand(std::span<const Command> commands, const std::vector<std::string>& args) {
+  std::string names;
+  for (const Command& command : commands) {
+    if (!args.empty() && args[0] == command.name) return;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", command.name);
+  }
+  if (!args.empty() && args[0].starts_with('-')) return;  // CLI11 knows what to say
+  throw Error(
+      {"command line",
+       args.empty() ? "no subcommand is given" : fmt::format("'{}' is no subcommand", args[0]),
+       fmt::format("the subcommands are {}; see lockstep --help", names)});
+}
+
+ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::string>& args) {
+  RequireCommand(commands, args);
+  CLI::App app("Deterministic testing and verification for LLM KV caches.", "lockstep");
+  app.footer(std::string(kExitCodes));
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
+  std::deque<PendingNumber> numbers;  // CLI11 keeps pointers into it
+  for (const Command& command : commands) {
+    CLI::App* subcommand =
+        app.add_subcommand(std::string(command.name), std::string(command.summary));
+    for (const Flag& flag : command.flags) AddFlag(flag, subcommand, &numbers);
+  }
+
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants them reversed
+  } catch (const CLI::Success& help) {
+    app.exit(help);
+    return ExitCode::kHolds;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    throw Error({"command line", error.what(),
+                 fmt::format("see lockstep {}--help",
+                             chosen.empty() ? std::string() : chosen[0]->get_name() + " ")});
+  }
+  for (const PendingNumber& number : numbers) number.Store();
+  for (const Command& command : commands) {
+    if (app.got_subcommand(std::string(command.name))) return command.run();
+  }
+  throw Error({"command line", "a subcommand has to come first", "see lockstep --help"});
+}
+
+// One line, whatever the message holds.
+void PrintError(std::string_view kind, std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::fflush(stdout);
+  fmt::print(stderr, "lockstep: {}: {}\n", kind, message);
+}
+
+}  // namespace
+
+int Main(std::span<const Command> commands, const std::vector<std::string>& args) {
+  ExitCode code = ExitCode::kInternal;
+  try {
+    code = ParseAndRun(commands, args);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw Error({"standard output", "could not be written", "the result above is incomplete"});
+    }
+  } catch (const Error& error) {
+    code = ExitCode::kWrongUse;
+    PrintError("error", error.what());
+  } catch (const std::bad_alloc&) {
+    code = ExitCode::kWrongUse;
+    PrintError("error", "memory: not enough of it (use a smaller model or a shorter context)");
+  } catch (const std::exception& error) {
+    PrintError("internal error", error.what());
+  }
+  return static_cast<int>(code);
+}
+
+std::string CommandLineLibrary() { return "CLI11 " CLI11_VERSION; }
+
+}  // namespace lockstep::cli

@@ -1,0 +1,18 @@
+// The subcommands of `lockstep`: a line each here and in the list below.
+#ifndef LOCKSTEP_CI_LOCKSTEP_COMMANDS_H_
+#define LOCKSTEP_CI_LOCKSTEP_COMMANDS_H_
+
+#include <vector>
+
+#include "ci/lockstep/command.h"
+
+namespace lockstep::cli {
+
+Command RunCommand();
+Command DoctorCommand();
+
+inline std::vector<Command> AllCommands() { return {RunCommand(), DoctorCommand()}; }
+
+}  // namespace lockstep::cli
+
+#endif  // LOCKSTEP_CI_LOCKSTEP_COMMANDS_H_

@@ -1,0 +1,52 @@
+// Which model a subcommand works on, a file or a synthetic one made from a preset and a seed, and
+// the prompt that it is given.
+#ifndef LOCKSTEP_CI_LOCKSTEP_MODEL_SOURCE_H_
+#define LOCKSTEP_CI_LOCKSTEP_MODEL_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ci/lockstep/command.h"
+#include "engine/model.h"
+#include "engine/tokenizer.h"
+
+namespace lockstep::cli {
+
+struct LoadedModel {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<const Tokenizer> tokenizer;
+};
+
+struct ModelSource {
+  std::string path;       // --model
+  std::string synthetic;  // --synthetic
+  uint64_t seed = 1;      // --seed
+
+  bool given() const { return !path.empty() || !synthetic.empty(); }
+
+  // --model, --synthetic and --seed, bound to this object.
+  std::vector<Flag> Flags();
+
+  // Throws Error when neither or both are given, or the model cannot be read or is not supported.
+  LoadedModel Load() const;
+
+  // As a line of output names it: "model.gguf", or "synthetic smollm-135m, seed 1".
+  std::string Description() const;
+
+  // The flags that choose the same model again, for a shell.
+  std::string CommandLine() const;
+
+  // The ids of --prompt. Throws Error when it is empty, and when it and `steps` more tokens do not
+  // fit into the model's context.
+  std::vector<int32_t> EncodePrompt(const LoadedModel& loaded, const std::string& prompt,
+                                    int32_t steps) const;
+};
+
+// `text` as one word of a POSIX shell.
+std::string ShellWord(const std::string& text);
+
+}  // namespace lockstep::cli
+
+#endif  // LOCKSTEP_CI_LOCKSTEP_MODEL_SOURCE_H_

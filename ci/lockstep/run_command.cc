@@ -1,0 +1,163 @@
+// lockstep run: text in, text out. Standard output carries the generated text alone, as it is
+// decoded; what it took goes to standard error. With --json everything is one object on standard
+// output.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "caches/error.h"
+#include "caches/registry.h"
+#include "ci/lockstep/commands.h"
+#include "ci/lockstep/model_source.h"
+#include "engine/generate.h"
+#include "engine/kernels.h"
+#include "engine/math.h"
+#include "engine/stopwatch.h"
+#include "engine/transformer.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct RunOptions {
+  ModelSource source;
+  std::string prompt;
+  int32_t max_new_tokens = 64;
+  std::string cache = "simple";
+  std::string isa;
+  bool json = false;
+};
+
+// What a run used and what came out of it.
+struct RunReport {
+  std::vector<int32_t> prompt_tokens;
+  GenerateResult generated;
+  std::string text;
+  bool ended_by_eos = false;
+  std::string kernels;
+  std::string cache;
+  double load_ms = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;  // all tokens but the first, which the prefill gives
+
+  double tokens_per_second() const {
+    const double steps = static_cast<double>(generated.tokens.size()) - 1;
+    return decode_ms > 0 ? steps / decode_ms * 1e3 : 0;
+  }
+};
+
+// Throws Error for an unknown name, and for a cache that cannot hold such heads.
+std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& geometry) {
+  const CacheSpec spec = ParseCacheSpec(name);
+  if (geometry.head_dim % spec.head_dim_multiple != 0) {
+    throw Error(
+        {"--cache",
+         fmt::format("{} stores heads whose dimension is a multiple of {}, the model's is {}",
+                     spec.name, spec.head_dim_multiple, geometry.head_dim),
+         "choose a cache of another row type"});
+  }
+  return spec.make({.geometry = geometry, .sequences = 1});
+}
+
+// Prints text as soon as it is whole UTF-8.
+void PrintNow(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+RunReport Generate(const RunOptions& options) {
+  RunReport report;
+  Stopwatch load;
+  const LoadedModel loaded = options.source.Load();
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  const int32_t steps = options.max_new_tokens - 1;  // the prefill gives the first token
+  report.prompt_tokens = options.source.EncodePrompt(loaded, options.prompt, steps);
+  const auto positions = static_cast<int32_t>(report.prompt_tokens.size()) + steps;
+  const auto cache = MakeCache(options.cache, loaded.model->config().geometry(positions));
+  const KernelTable& kernels = SelectKernels(options.isa);
+  Transformer transformer(loaded.model, {.kernels = &kernels});
+  report.kernels = kernels.name;
+  report.cache = cache->name();
+  report.load_ms = load.seconds() * 1e3;
+
+  Utf8Stream stream;
+  Stopwatch generation;
+  GenerateOptions generate;
+  generate.max_new_tokens = options.max_new_tokens;
+  if (tokenizer.eos()) generate.stop_tokens.push_back(*tokenizer.eos());
+  generate.on_token = [&](int32_t token) {
+    if (report.prefill_ms == 0) report.prefill_ms = generation.seconds() * 1e3;
+    const std::string piece = tokenizer.Piece(token);
+    report.text += piece;
+    if (!options.json) PrintNow(stream.Push(piece));
+  };
+  report.generated = GenerateGreedy(transformer, *cache, report.prompt_tokens, generate);
+  report.decode_ms = generation.seconds() * 1e3 - report.prefill_ms;
+  if (!options.json) PrintNow(stream.Flush() + "\n");
+  report.ended_by_eos = tokenizer.eos() && report.generated.tokens.back() == *tokenizer.eos();
+  return report;
+}
+
+void PrintJson(const RunOptions& options, const RunReport& report) {
+  const nlohmann::ordered_json json = {
+      {"model", options.source.Description()},
+      {"prompt_tokens", report.prompt_tokens},
+      {"tokens", report.generated.tokens},
+      {"text", report.text},
+      {"digest", report.generated.logits_digest.Hex()},
+      {"stop", report.ended_by_eos ? "eos" : "length"},
+      {"kernels", report.kernels},
+      {"cache", report.cache},
+      {"timings",
+       {{"load_ms", report.load_ms},
+        {"prefill_ms", report.prefill_ms},
+        {"decode_ms", report.decode_ms},
+        {"tokens_per_second", report.tokens_per_second()}}},
+  };
+  // Text may end inside a UTF-8 sequence: what is not one becomes U+FFFD.
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void PrintStatistics(const RunOptions& options, const RunReport& report) {
+  fmt::print(stderr,
+             "{}: {} prompt tokens, {} new ({}), cache {}, kernels {}\n"
+             "load {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms, {:.1f} tokens/s\n"
+             "logits digest {}\n",
+             options.source.Description(), report.prompt_tokens.size(),
+             report.generated.tokens.size(),
+             report.ended_by_eos ? "ended by the model" : "as many as asked", report.cache,
+             report.kernels, report.load_ms, report.prefill_ms, report.decode_ms,
+             report.tokens_per_second(), report.generated.logits_digest.Hex());
+}
+
+ExitCode Run(const RunOptions& options) {
+  CheckFloatingPointEnvironment();
+  const RunReport report = Generate(options);
+  if (options.json) {
+    PrintJson(options, report);
+  } else {
+    PrintStatistics(options, report);
+  }
+  return ExitCode::kHolds;
+}
+
+}  // namespace
+
+Command RunCommand() {
+  const auto options = std::make_shared<RunOptions>();
+  std::vector<Flag> flags = options->source.Flags();
+  flags.insert(flags.end(),
+               {
+                   {"--prompt", "TEXT", "text to continue", &options->prompt, true},
+                   {"-n,--decode", "N", "new tokens, fewer when the model ends its text",
+                    IntTarget{&options->max_new_tokens, 1}},
+                   {"--cache", "NAME", "KV cache", &options->cache},
+                   {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &options->isa},
+                   {"--json", "", "one JSON object on standard output", &options->json},
+               });
+  return {"run", "Continue a text, greedily", std::move(flags),
+          [options] { return Run(*options); }};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,250 @@
+// lockstep verify: the main job. Every cache on its direct write path against its legacy path
+// against the model cache, over one model and one prompt. The table goes to standard output,
+// progress to standard error; with --json everything is one object on standard output.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "caches/digest.h"
+#include "ci/lockstep/commands.h"
+#include "ci/lockstep/model_source.h"
+#include "engine/kernels.h"
+#include "engine/math.h"
+#include "oracle/verify.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What a call without arguments proves.
+constexpr std::string_view kDefaultPreset = "smollm-135m";
+
+struct VerifyFlags {
+  ModelSource source;
+  std::string prompt = "Once upon a time";
+  int32_t decode_steps = 8;
+  std::vector<std::string> caches;
+  std::string isa;
+  std::string plant;
+  bool json = false;
+
+  // The command that repeats this run.
+  std::string CommandLine() const {
+    std::string line = fmt::format("lockstep verify {} --prompt {} -n {}", source.CommandLine(),
+                                   ShellWord(prompt), decode_steps);
+    for (const std::string& cache : caches) line += " --cache " + ShellWord(cache);
+    if (!isa.empty()) line += " --isa " + ShellWord(isa);
+    if (!plant.empty()) line += " --plant " + ShellWord(plant);
+    return line;
+  }
+};
+
+std::string_view VerdictName(VerifyCell::Verdict verdict) {
+  switch (verdict) {
+    case VerifyCell::Verdict::kHolds:
+      return "holds";
+    case VerifyCell::Verdict::kDiffers:
+      return "DIFFERS";
+    case VerifyCell::Verdict::kNotApplicable:
+      return "not applicable";
+  }
+  return "?";
+}
+
+std::string_view OutcomeName(VerifyOutcome outcome) {
+  switch (outcome) {
+    case VerifyOutcome::kHolds:
+      return "holds";
+    case VerifyOutcome::kDiffers:
+      return "differs";
+    case VerifyOutcome::kInconclusive:
+      return "inconclusive";
+  }
+  return "?";
+}
+
+std::string_view KindName(Difference::Kind kind) {
+  switch (kind) {
+    case Difference::Kind::kBetweenSteps:
+      return "between steps";
+    case Difference::Kind::kStage:
+      return "stage";
+    case Difference::Kind::kCacheRow:
+      return "cache row";
+    case Difference::Kind::kLength:
+      return "length";
+    case Difference::Kind::kLogits:
+      return "logits";
+    case Difference::Kind::kStorage:
+      return "storage";
+    case Difference::Kind::kPath:
+      return "path";
+    case Difference::Kind::kException:
+      return "exception";
+  }
+  return "?";
+}
+
+ExitCode CodeOf(VerifyOutcome outcome) {
+  switch (outcome) {
+    case VerifyOutcome::kHolds:
+      return ExitCode::kHolds;
+    case VerifyOutcome::kDiffers:
+      return ExitCode::kDifference;
+    case VerifyOutcome::kInconclusive:
+      return ExitCode::kInconclusive;
+  }
+  return ExitCode::kInternal;
+}
+
+// A JSON number cannot say NaN or infinity, and should not round: the bits say everything.
+ordered_json ValueJson(float value) {
+  return {{"hex", fmt::format("{:08x}", CanonicalBits(value))},
+          {"decimal", fmt::format("{}", value)}};
+}
+
+ordered_json DifferenceJson(const Difference& difference) {
+  ordered_json json = {{"kind", KindName(difference.kind)}, {"step", difference.step}};
+  if (difference.layer >= 0) json["layer"] = difference.layer;
+  json["place"] = difference.place;
+  if (difference.position >= 0) json["position"] = difference.position;
+  if (difference.element >= 0) {
+    json["element"] = difference.element;
+    json["subject"] = ValueJson(difference.subject);
+    json["oracle"] = ValueJson(difference.oracle);
+    const auto ulps = UlpDistance(difference.subject, difference.oracle);
+    json["ulps"] = ulps ? ordered_json(*ulps) : ordered_json();
+  }
+  json["sentence"] = difference.Sentence();
+  return json;
+}
+
+ordered_json CellJson(const VerifyCell& cell) {
+  ordered_json json = {{"cache", cell.cache},
+                       {"write_path", cell.write_path},
+                       {"against", cell.against},
+                       {"verdict", VerdictName(cell.verdict)}};
+  if (cell.verdict == VerifyCell::Verdict::kNotApplicable) {
+    json["reason"] = cell.reason;
+    return json;
+  }
+  const PathCounts& counts = cell.result.counts;
+  json["logits_digest"] = cell.result.logits.Hex();
+  json["cache_digest"] = cell.result.cache.Hex();
+  json["tokens"] = cell.result.tokens;
+  json["counts"] = {{"reserves_granted", counts.granted},
+                    {"reserves_refused", counts.refused},
+                    {"commits", counts.commits},
+                    {"updates", counts.updates}};
+  json["seconds"] = cell.result.seconds;
+  if (cell.difference) json["difference"] = DifferenceJson(*cell.difference);
+  return json;
+}
+
+void PrintJson(const VerifyFlags& flags, const VerifyOptions& options, const VerifyResult& result) {
+  ordered_json json = {{"model", flags.source.Description()},
+                       {"prompt_tokens", options.prompt},
+                       {"decode_steps", options.decode_steps},
+                       {"kernels", options.kernels->name},
+                       {"steps", result.steps},
+                       {"outcome", OutcomeName(result.outcome)},
+                       {"verdict", result.verdict},
+                       {"command", flags.CommandLine()}};
+  for (const VerifyCell& cell : result.cells) json["cells"].push_back(CellJson(cell));
+  fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+void PrintHeading(const VerifyFlags& flags, const VerifyOptions& options) {
+  fmt::print("lockstep verify: {}, kernels {}, {} prompt tokens, {} decode steps\n\n",
+             flags.source.Description(), options.kernels->name, options.prompt.size(),
+             options.decode_steps);
+  std::fflush(stdout);
+}
+
+// Digests are cut to their first 16 digits here: --json has all 32.
+void PrintCell(const VerifyCell& cell) {
+  if (cell.verdict == VerifyCell::Verdict::kNotApplicable) {
+    fmt::print("{:<26} {:<15} {}: {}\n", cell.cache, cell.write_path, VerdictName(cell.verdict),
+               cell.reason);
+    return;
+  }
+  const PathCounts& counts = cell.result.counts;
+  fmt::print("{:<26} {:<15} {:>8} {:>8} {:>8} {:>8} {:>8.2f}  {:.16} {:.16}  {}\n", cell.cache,
+             cell.write_path, counts.granted, counts.refused, counts.commits, counts.updates,
+             cell.result.seconds, cell.result.logits.Hex(), cell.result.cache.Hex(),
+             VerdictName(cell.verdict));
+}
+
+void PrintTable(const VerifyFlags& flags, const VerifyResult& result) {
+  fmt::print("{:<26} {:<15} {:>8} {:>8} {:>8} {:>8} {:>8}  {:<16} {:<16}\n", "cache", "write path",
+             "reserved", "refused", "commits", "updates", "seconds", "logits", "cache rows");
+  for (const VerifyCell& cell : result.cells) PrintCell(cell);
+  for (const VerifyCell& cell : result.cells) {
+    if (!cell.difference) continue;
+    fmt::print("\n{}, {}, against {}, first differs at\n  {}\n", cell.cache, cell.write_path,
+               cell.against, cell.difference->Sentence());
+  }
+  fmt::print("\n{}\n", result.verdict);
+  if (result.outcome != VerifyOutcome::kHolds) fmt::print("repeat: {}\n", flags.CommandLine());
+}
+
+ExitCode RunVerify(VerifyFlags flags) {
+  CheckFloatingPointEnvironment();
+  if (!flags.source.given()) flags.source.synthetic = kDefaultPreset;
+  const KernelTable& kernels = SelectKernels(flags.isa);
+  const LoadedModel loaded = flags.source.Load();
+  VerifyOptions options;
+  options.model = loaded.model;
+  options.kernels = &kernels;
+  options.prompt = flags.source.EncodePrompt(loaded, flags.prompt, flags.decode_steps);
+  options.decode_steps = flags.decode_steps;
+  options.caches = flags.caches;
+  options.plant = flags.plant;
+  // The first step says that everything given could be used: the heading comes then, so that a
+  // refusal leaves standard output empty. A terminal sees one line that changes; a log sees none.
+  const bool live = isatty(STDERR_FILENO) == 1;
+  bool headed = flags.json;
+  options.on_progress = [&](const std::string& text) {
+    if (!std::exchange(headed, true)) PrintHeading(flags, options);
+    if (live) fmt::print(stderr, "\r\033[K{}", text);
+  };
+  const VerifyResult result = Verify(options);
+  if (live) fmt::print(stderr, "\r\033[K");
+
+  if (flags.json) {
+    PrintJson(flags, options, result);
+  } else {
+    PrintTable(flags, result);
+  }
+  return CodeOf(result.outcome);
+}
+
+}  // namespace
+
+Command VerifyCommand() {
+  const auto values = std::make_shared<VerifyFlags>();
+  std::vector<Flag> flags = values->source.Flags();
+  flags.insert(
+      flags.end(),
+      {
+          {"--prompt", "TEXT", "text of the prefill", &values->prompt},
+          {"-n,--decode", "N", "decode steps after the prefill",
+           IntTarget{&values->decode_steps, 1}},
+          {"--cache", "NAME", "a cache to verify, once for each (default: all)", &values->caches},
+          {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &values->isa},
+          {"--plant", "FAULT", "a fault to plant into the direct side, to see it found",
+           &values->plant},
+          {"--json", "", "one JSON object on standard output", &values->json},
+      });
+  return {"verify",
+          "Prove the direct write path of every cache, bit for bit (default model: "
+          "synthetic smollm-135m)",
+          std::move(flags), [values] { return RunVerify(*values); }};
+}
+
+}  // namespace lockstep::cli
