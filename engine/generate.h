@@ -14,8 +14,8 @@ namespace lockstep {
 
 struct GenerateOptions {
   int32_t max_new_tokens = 0;
-  std::vector<int32_t> stop_tokens;              // generation ends after producing one of these
-  std::function<void(int32_t token)> on_token;   // streaming, may be empty
+  std::vector<int32_t> stop_tokens = {};             // generation ends after producing one of these
+  std::function<void(int32_t token)> on_token = {};  // streaming, may be empty
 };
 
 struct GenerateResult {

@@ -41,18 +41,18 @@ struct ModelConfig {
 };
 
 struct LayerWeights {
-  std::vector<float> attn_norm;  // [dim]
-  PackedMatrix wq;               // [q_dim, dim]
-  PackedMatrix wk;               // [kv_dim, dim]
-  PackedMatrix wv;               // [kv_dim, dim]
-  std::vector<float> bq, bk, bv; // [rows of the matrix], or empty
-  std::vector<float> q_norm;     // [head_dim], QK-norm per head, or empty
+  std::vector<float> attn_norm;   // [dim]
+  PackedMatrix wq;                // [q_dim, dim]
+  PackedMatrix wk;                // [kv_dim, dim]
+  PackedMatrix wv;                // [kv_dim, dim]
+  std::vector<float> bq, bk, bv;  // [rows of the matrix], or empty
+  std::vector<float> q_norm;      // [head_dim], QK-norm per head, or empty
   std::vector<float> k_norm;
-  PackedMatrix wo;               // [dim, q_dim]
-  std::vector<float> ffn_norm;   // [dim]
-  PackedMatrix w_gate;           // [ffn_dim, dim]
-  PackedMatrix w_up;             // [ffn_dim, dim]
-  PackedMatrix w_down;           // [dim, ffn_dim]
+  PackedMatrix wo;              // [dim, q_dim]
+  std::vector<float> ffn_norm;  // [dim]
+  PackedMatrix w_gate;          // [ffn_dim, dim]
+  PackedMatrix w_up;            // [ffn_dim, dim]
+  PackedMatrix w_down;          // [dim, ffn_dim]
 };
 
 class Model {

@@ -14,22 +14,22 @@ namespace lockstep {
 // In the order of computation within a layer. kEmbedding, kFinalNorm and kLogits belong to no layer
 // (layer -1 and num_layers).
 enum class Stage : uint8_t {
-  kEmbedding,   // [n, dim]
-  kAttnNorm,    // [n, dim]
-  kQuery,       // [n, num_heads * head_dim], after projection, bias, adapters
-  kKey,         // [n, kv_stride], the same
-  kValue,       // [n, kv_stride], the same
-  kQueryRope,   // after QK-norm and RoPE
+  kEmbedding,  // [n, dim]
+  kAttnNorm,   // [n, dim]
+  kQuery,      // [n, num_heads * head_dim], after projection, bias, adapters
+  kKey,        // [n, kv_stride], the same
+  kValue,      // [n, kv_stride], the same
+  kQueryRope,  // after QK-norm and RoPE
   kKeyRope,
-  kCacheKey,    // the step's rows as the cache shows them after commit or update
+  kCacheKey,  // the step's rows as the cache shows them after commit or update
   kCacheValue,
-  kAttention,   // [n, num_heads * head_dim], before the output projection
-  kAttnOut,     // [n, dim], residual stream after attention
-  kFfnNorm,     // [n, dim]
-  kFfnHidden,   // [n, ffn_dim], after the gate
-  kFfnOut,      // [n, dim], residual stream after the FFN
-  kFinalNorm,   // [1, dim], last token
-  kLogits,      // [1, vocab_size], last token
+  kAttention,  // [n, num_heads * head_dim], before the output projection
+  kAttnOut,    // [n, dim], residual stream after attention
+  kFfnNorm,    // [n, dim]
+  kFfnHidden,  // [n, ffn_dim], after the gate
+  kFfnOut,     // [n, dim], residual stream after the FFN
+  kFinalNorm,  // [1, dim], last token
+  kLogits,     // [1, vocab_size], last token
 };
 
 std::string_view StageName(Stage stage);  // "attn_norm", "cache_key", ...

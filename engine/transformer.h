@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include "caches/kv_cache.h"
 #include "engine/kernels.h"
@@ -33,9 +35,20 @@ class ProjectionHook {
 };
 
 struct TransformerOptions {
-  const KernelTable* kernels = nullptr;   // nullptr: SelectKernels()
-  const ProjectionHook* hook = nullptr;   // not owned
-  int32_t max_step_tokens = 512;          // longer inputs run as several steps; changes no bit
+  const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
+  const ProjectionHook* hook = nullptr;  // not owned
+  int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
+};
+
+// Thrown inside a step when the cache does not hold what its contract promises and going on would
+// touch memory that is not there: a slot of the wrong size, a view without the rows just written.
+class BrokenCache : public std::logic_error {
+ public:
+  BrokenCache(int32_t layer, const std::string& what);
+  int32_t layer() const { return layer_; }
+
+ private:
+  int32_t layer_;
 };
 
 // One forward workspace over a shared model. Not for several threads at once; make one for each.
@@ -50,12 +63,15 @@ class Transformer {
   // ([vocab_size], valid until the next call).
   //
   // Before any write [F2]: std::invalid_argument when tokens and positions differ in number or are
-  // empty, when positions are not strictly increasing, or when the cache's geometry is not the
-  // model's; std::out_of_range for a token outside the vocabulary or a position outside the model's
-  // context or the cache. Each query is masked by its own position.
+  // empty, when positions are not strictly increasing, when the cache's geometry is not the
+  // model's, or when a layer is shorter than both another layer and positions[0] (no rollback could
+  // undo the step); std::out_of_range for a token outside the vocabulary or a position outside the
+  // model's context or the cache. Each query is masked by its own position.
   //
   // When anything throws after that, no row of the step is visible [F1]: every layer's length is
-  // the smaller of its old length and positions[0].
+  // the smaller of its old length and positions[0]. Longer inputs than max_step_tokens or
+  // cache.max_step_rows() run as several internal steps, each traced by itself; the call fails as
+  // a whole.
   std::span<const float> Forward(std::span<const int32_t> tokens,
                                  std::span<const int32_t> positions, KvCache& cache,
                                  TraceSink* trace = nullptr);

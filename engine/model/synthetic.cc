@@ -1,0 +1,216 @@
+#include "engine/synthetic.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "caches/check.h"
+#include "caches/codec.h"
+#include "caches/error.h"
+#include "caches/random.h"
+#include "engine/model/synthetic_vocab.h"
+
+namespace lockstep {
+namespace {
+
+// Gains, as the standard deviation of a matrix's outputs for inputs of RMS 1. They keep a random
+// model from the two degenerate ends. Embeddings are small beside what the layers add, so that a
+// tied head does not merely repeat its input; query and key gains make attention scores with a
+// standard deviation of 2 to 3, so that a softmax is neither flat nor a single 1.
+constexpr float kEmbeddingRms = 0.0625f;
+constexpr float kQueryKeyGain = 1.5f;
+constexpr float kQkNorm = 1.5f;  // weight of QK-norm; scores then have about its square
+constexpr float kValueGain = 1.0f;
+constexpr float kOutputGain = 1.0f;
+constexpr float kFfnGain = 1.5f;
+constexpr float kDownGain = 1.0f;
+constexpr float kLogitRms = 4.0f;
+constexpr float kBiasRms = 0.5f;
+
+constexpr float kRopeTheta = 10000.0f;
+constexpr float kRmsEps = 1e-5f;
+
+// Heavy-tailed with mean 0, variance 1 and kurtosis 5.8, and bounded by 27^(1/2): the product of
+// three independent odd integers, each uniform in (-2^21, 2^21), scaled. The product is an exact
+// 64-bit integer and is rounded once.
+float HeavyTailed(Random& random) {
+  const uint64_t bits = random.Next();
+  const auto odd = [bits](int shift) {
+    return static_cast<int64_t>((bits >> shift & 0x1fffff) << 1 | 1) - (1 << 21);
+  };
+  constexpr float kScale = 0x1.4c8dc2p+2f / 0x1p63f;  // 27^(1/2), and the integers' range
+  return static_cast<float>(odd(0) * odd(21) * odd(42)) * kScale;
+}
+
+// Uniform in [low, high), a multiple of their distance / 2^24.
+float Uniform(Random& random, float low, float high) {
+  return low + (high - low) * (static_cast<float>(random.Below(1u << 24)) * 0x1p-24f);
+}
+
+// Round to nearest even; finite values only.
+uint16_t Bf16FromF32(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void EncodeWeights(GgmlType type, std::span<const float> row, std::span<std::byte> out) {
+  switch (type) {
+    case GgmlType::kF32:
+      return EncodeRow(RowType::kF32, row, out);
+    case GgmlType::kF16:
+      return EncodeRow(RowType::kF16, row, out);
+    case GgmlType::kQ8_0:
+      return EncodeRow(RowType::kQ8_0, row, out);
+    case GgmlType::kQ4_0:
+      return EncodeRow(RowType::kQ4_0, row, out);
+    case GgmlType::kBF16:
+      for (size_t i = 0; i < row.size(); ++i) {
+        const uint16_t bits = Bf16FromF32(row[i]);
+        std::memcpy(out.data() + 2 * i, &bits, sizeof(bits));
+      }
+      return;
+  }
+  LS_CHECK(false, "weight type {}", static_cast<uint32_t>(type));
+}
+
+// Adds tensors one after another; each draws from its own stream, numbered in this order, so that
+// a tensor does not depend on the sizes of those before it.
+class TensorWriter {
+ public:
+  TensorWriter(const SyntheticSpec& spec, uint64_t seed, GgufWriter* writer)
+      : spec_(spec), root_(seed), writer_(*writer) {}
+
+  // Elements of standard deviation `rms`.
+  void Matrix(std::string_view name, int32_t rows, int32_t cols, float rms) {
+    Random random = NextStream();
+    const GgmlTypeTraits traits = *TraitsOf(spec_.weight_type);
+    LS_CHECK(cols % traits.block_elements == 0, "{}: {} columns as {}", name, cols, traits.name);
+    const auto row_bytes = static_cast<size_t>(cols / traits.block_elements * traits.block_bytes);
+    std::vector<float> row(static_cast<size_t>(cols));
+    std::vector<std::byte> data(static_cast<size_t>(rows) * row_bytes);
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+      for (float& value : row) value = HeavyTailed(random) * rms;
+      EncodeWeights(spec_.weight_type, row, std::span(data).subspan(r * row_bytes, row_bytes));
+    }
+    writer_.AddTensor(name, spec_.weight_type, {cols, rows}, std::move(data));
+  }
+
+  // The same, for outputs of standard deviation `gain` when inputs have 1.
+  void Projection(std::string_view name, int32_t rows, int32_t cols, float gain) {
+    Matrix(name, rows, cols, gain / std::sqrt(static_cast<float>(cols)));
+  }
+
+  // A norm weight, uniform in center * [0.5, 1.5).
+  void Norm(std::string_view name, int32_t elements, float center) {
+    Random random = NextStream();
+    std::vector<float> values(static_cast<size_t>(elements));
+    for (float& value : values) value = Uniform(random, 0.5f * center, 1.5f * center);
+    Vector(name, values);
+  }
+
+  void Bias(std::string_view name, int32_t elements) {
+    Random random = NextStream();
+    std::vector<float> values(static_cast<size_t>(elements));
+    for (float& value : values) value = HeavyTailed(random) * kBiasRms;
+    Vector(name, values);
+  }
+
+ private:
+  Random NextStream() { return root_.Split(next_stream_++); }
+
+  void Vector(std::string_view name, std::span<const float> values) {
+    const auto bytes = std::as_bytes(values);
+    writer_.AddTensor(name, GgmlType::kF32, {static_cast<int64_t>(values.size())},
+                      {bytes.begin(), bytes.end()});
+  }
+
+  const SyntheticSpec& spec_;
+  Random root_;
+  uint64_t next_stream_ = 0;
+  GgufWriter& writer_;
+};
+
+void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
+  const auto count = [&](std::string_view key, int32_t value) {
+    LS_CHECK(value > 0, "{}: {} is {}", spec.name, key, value);
+    writer->AddUint32(key, static_cast<uint32_t>(value));
+  };
+  writer->AddString("general.architecture", "llama");
+  writer->AddString("general.name", spec.name);
+  count("llama.context_length", spec.context_length);
+  count("llama.embedding_length", spec.dim);
+  count("llama.block_count", spec.num_layers);
+  count("llama.feed_forward_length", spec.ffn_dim);
+  count("llama.attention.head_count", spec.num_heads);
+  count("llama.attention.head_count_kv", spec.num_kv_heads);
+  count("llama.attention.key_length", spec.head_dim);
+  count("llama.attention.value_length", spec.head_dim);
+  count("llama.rope.dimension_count", spec.head_dim);
+  writer->AddFloat32("llama.rope.freq_base", kRopeTheta);
+  writer->AddFloat32("llama.attention.layer_norm_rms_epsilon", kRmsEps);
+  count("llama.vocab_size", spec.vocab_size);
+}
+
+void AddLayer(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
+  const auto name = [&](std::string_view suffix) {
+    return fmt::format("blk.{}.{}", layer, suffix);
+  };
+  const int32_t q_dim = spec.num_heads * spec.head_dim;
+  const int32_t kv_dim = spec.num_kv_heads * spec.head_dim;
+  tensors->Norm(name("attn_norm.weight"), spec.dim, 1.0f);
+  tensors->Projection(name("attn_q.weight"), q_dim, spec.dim, kQueryKeyGain);
+  tensors->Projection(name("attn_k.weight"), kv_dim, spec.dim, kQueryKeyGain);
+  tensors->Projection(name("attn_v.weight"), kv_dim, spec.dim, kValueGain);
+  if (spec.qkv_bias) {
+    tensors->Bias(name("attn_q.bias"), q_dim);
+    tensors->Bias(name("attn_k.bias"), kv_dim);
+    tensors->Bias(name("attn_v.bias"), kv_dim);
+  }
+  if (spec.qk_norm) {
+    tensors->Norm(name("attn_q_norm.weight"), spec.head_dim, kQkNorm);
+    tensors->Norm(name("attn_k_norm.weight"), spec.head_dim, kQkNorm);
+  }
+  tensors->Projection(name("attn_output.weight"), spec.dim, q_dim, kOutputGain);
+  tensors->Norm(name("ffn_norm.weight"), spec.dim, 1.0f);
+  tensors->Projection(name("ffn_gate.weight"), spec.ffn_dim, spec.dim, kFfnGain);
+  tensors->Projection(name("ffn_up.weight"), spec.ffn_dim, spec.dim, kFfnGain);
+  tensors->Projection(name("ffn_down.weight"), spec.dim, spec.ffn_dim, kDownGain);
+}
+
+}  // namespace
+
+const SyntheticSpec& SyntheticPreset(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const SyntheticSpec& spec : SyntheticPresets()) {
+    if (spec.name == name) return spec;
+    names.push_back(spec.name);
+  }
+  throw Error({"synthetic model", fmt::format("there is no preset '{}'", name),
+               fmt::format("choose one of {}", fmt::join(names, ", "))});
+}
+
+std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t seed) {
+  GgufWriter writer;
+  AddMetadata(spec, &writer);
+  AddSyntheticVocab(spec.vocab_size, &writer);
+  TensorWriter tensors(spec, seed, &writer);
+  tensors.Matrix("token_embd.weight", spec.vocab_size, spec.dim, kEmbeddingRms);
+  for (int32_t layer = 0; layer < spec.num_layers; ++layer) AddLayer(spec, layer, &tensors);
+  const float head_rms = kEmbeddingRms * std::sqrt(static_cast<float>(spec.dim));
+  tensors.Norm("output_norm.weight", spec.dim, kLogitRms / head_rms);
+  if (!spec.tied_head) {
+    tensors.Matrix("output.weight", spec.vocab_size, spec.dim, kEmbeddingRms);
+  }
+  return writer.Finish();
+}
+
+std::shared_ptr<const GgufFile> MakeSyntheticModel(const SyntheticSpec& spec, uint64_t seed) {
+  return GgufFile::FromBytes(MakeSyntheticImage(spec, seed),
+                             fmt::format("synthetic:{}/{}", spec.name, seed));
+}
+
+}  // namespace lockstep

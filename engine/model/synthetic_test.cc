@@ -1,0 +1,212 @@
+#include "engine/synthetic.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "caches/digest.h"
+#include "caches/error.h"
+#include "caches/simple_kv_cache.h"
+#include "engine/generate.h"
+#include "engine/model/test_support.h"
+#include "engine/tokenizer.h"
+#include "engine/transformer.h"
+
+namespace lockstep::testing {
+namespace {
+
+std::vector<std::string> AllPresets() {
+  std::vector<std::string> names = SmallPresets();
+  names.push_back("smollm-135m");
+  return names;
+}
+
+// XXH3-128 of each image with seed 1. A change here changes every recorded digest of lockstep that
+// was made with a synthetic model.
+const std::map<std::string_view, std::string_view>& RecordedDigests() {
+  static const std::map<std::string_view, std::string_view> digests = {
+      {"tiny-gqa-9x3-q8_0", "bc9b2b9cb7af10d056f3a4756f24961a"},
+      {"tiny-gqa-28x4-q4_0", "e5511ce283b5d4ce4589f3c728610bf3"},
+      {"tiny-mha-4x4-f32", "ce87f3c7d627454e997da8344256ad58"},
+      {"tiny-ragged-3x1-f32", "a6b42d575998c4b53fa495ddb9b7ebd8"},
+      {"tiny-mqa-4x1-f16", "8feee3c2687146df135045f900f0c399"},
+      {"tiny-headdim80-2x2-bf16", "fcc4c50d470d0e8f5004192c88bd9e0c"},
+      {"tiny-headdim128-2x1-q8_0", "d33438f818303c4f07133469df7f92f3"},
+      {"tiny-segments-6x2-q8_0", "93b4862da27953fe5f3f23d02642d846"},
+      {"tiny-segments-4x2-f32", "fb16dc051882d63cf33350625e17ecff"},
+      {"tiny-untied-4x2-q8_0", "b6f7bf5dc522e726fa25c134440b1e23"},
+      {"tiny-bias-6x2-f16", "35ed857e15c6075fe5e789073f10d702"},
+      {"tiny-bias-qknorm-6x2-q8_0", "bf660da1bf612015e7f2d3f68d174567"},
+      {"smollm-135m", "2abcc273391309cc961e7a9bd10b867c"},
+  };
+  return digests;
+}
+
+class SyntheticDigestTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SyntheticDigestTest, IsTheRecordedOne) {
+  const std::string digest =
+      DigestOfBytes(MakeSyntheticImage(SyntheticPreset(GetParam()), 1)).Hex();
+  const auto recorded = RecordedDigests().find(GetParam());
+  ASSERT_NE(recorded, RecordedDigests().end()) << GetParam() << " has " << digest;
+  EXPECT_EQ(digest, recorded->second);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, SyntheticDigestTest, ::testing::ValuesIn(AllPresets()),
+                         [](const auto& param) { return TestName(param.param); });
+
+TEST(SyntheticPresetTest, NamesAreUniqueAndFound) {
+  std::set<std::string> names;
+  for (const SyntheticSpec& spec : SyntheticPresets()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_EQ(&SyntheticPreset(spec.name), &spec);
+  }
+}
+
+TEST(SyntheticPresetTest, AnUnknownNameListsTheKnownOnes) {
+  try {
+    SyntheticPreset("smollm-136m");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("smollm-136m"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("smollm-135m"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("tiny-mha-4x4-f32"));
+  }
+}
+
+TEST(SyntheticPresetTest, SmolLmHasItsGeometry) {
+  const SyntheticSpec& spec = SyntheticPreset("smollm-135m");
+  EXPECT_EQ(spec.dim, 576);
+  EXPECT_EQ(spec.ffn_dim, 1536);
+  EXPECT_EQ(spec.num_layers, 30);
+  EXPECT_EQ(spec.num_heads, 9);
+  EXPECT_EQ(spec.num_kv_heads, 3);
+  EXPECT_EQ(spec.head_dim, 64);
+  EXPECT_EQ(spec.vocab_size, 49152);
+  EXPECT_EQ(spec.context_length, 2048);
+  EXPECT_EQ(spec.weight_type, GgmlType::kQ8_0);
+  EXPECT_TRUE(spec.tied_head);
+}
+
+// The shapes that faults hide in are all there; a preset that is dropped has to be replaced.
+TEST(SyntheticPresetTest, SmallOnesCoverEveryShape) {
+  std::set<int32_t> groups, head_dims;
+  std::set<GgmlType> types;
+  bool untied = false, bias = false, qk_norm = false, ragged = false, segments = false;
+  for (const SyntheticSpec& spec : SyntheticPresets()) {
+    if (spec.name == "smollm-135m") continue;
+    EXPECT_GE(spec.num_layers, 3) << spec.name;
+    groups.insert(spec.num_heads / spec.num_kv_heads);
+    head_dims.insert(spec.head_dim);
+    types.insert(spec.weight_type);
+    untied |= !spec.tied_head;
+    bias |= spec.qkv_bias;
+    qk_norm |= spec.qk_norm;
+    ragged |= spec.dim % 16 != 0 && spec.ffn_dim % 16 != 0 && spec.vocab_size % 16 != 0;
+    segments |= spec.dim > 256 && spec.dim % 256 != 0;
+  }
+  EXPECT_THAT(groups, ::testing::IsSupersetOf({1, 2, 3, 4, 7}));
+  EXPECT_THAT(head_dims, ::testing::IsSupersetOf({8, 32, 64, 80, 128}));
+  EXPECT_EQ(types.size(), 5u);
+  EXPECT_TRUE(untied && bias && qk_norm && ragged && segments);
+}
+
+TEST(SyntheticImageTest, DependsOnTheSeedAlone) {
+  const SyntheticSpec& spec = SyntheticPreset("tiny-mha-4x4-f32");
+  EXPECT_EQ(MakeSyntheticImage(spec, 5), MakeSyntheticImage(spec, 5));
+  EXPECT_NE(MakeSyntheticImage(spec, 5), MakeSyntheticImage(spec, 6));
+}
+
+class SyntheticModelTest : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Small, SyntheticModelTest, ::testing::ValuesIn(SmallPresets()),
+                         [](const auto& param) { return TestName(param.param); });
+
+TEST_P(SyntheticModelTest, ItsVocabularyEncodesEveryByte) {
+  const std::shared_ptr<const Model> model = PresetModel(GetParam());
+  const auto tokenizer = Tokenizer::Load(model->file());
+  EXPECT_EQ(tokenizer->vocab_size(), model->config().vocab_size);
+  EXPECT_EQ(tokenizer->bos(), 0);
+  EXPECT_EQ(tokenizer->eos(), 1);
+  const std::string text = "Once upon a time, \xe2\x82\xac\x7f\n\t\x01 the end.";
+  EXPECT_EQ(tokenizer->Decode(tokenizer->Encode(text)), text);
+  EXPECT_EQ(tokenizer->EncodePrompt(text).front(), 0);
+  // " upon" and " the" are merged tokens, so merges are exercised too.
+  EXPECT_LT(tokenizer->Encode(" upon the").size(), 4u);
+}
+
+TEST_P(SyntheticModelTest, LogitsAreNotDegenerate) {
+  const std::shared_ptr<const Model> model = PresetModel(GetParam());
+  Transformer transformer(model);
+  SimpleKvCache cache(model->config().geometry(64));
+  const std::vector<int32_t> prompt = SomeTokens(model->config(), 8);
+  std::span<const float> logits = transformer.Forward(prompt, Iota(0, 8), cache);
+  std::set<int32_t> distinct;
+  float smallest_margin = INFINITY, largest_margin = 0.0f;
+  int32_t repeats = 0;
+  int32_t previous = prompt.back();
+  for (int32_t position = 8; position < 48; ++position) {
+    std::vector<float> sorted(logits.begin(), logits.end());
+    std::partial_sort(sorted.begin(), sorted.begin() + 2, sorted.end(), std::greater<>());
+    smallest_margin = std::min(smallest_margin, sorted[0] - sorted[1]);
+    largest_margin = std::max(largest_margin, sorted[0] - sorted[1]);
+    const int32_t token = ArgMax(logits);
+    distinct.insert(token);
+    repeats += token == previous ? 1 : 0;
+    previous = token;
+    logits = transformer.Forward({&token, 1}, {&position, 1}, cache);
+  }
+  EXPECT_GE(distinct.size(), 12u);
+  EXPECT_LE(repeats, 16);
+  EXPECT_GT(smallest_margin, 0.0f);
+  EXPECT_LT(largest_margin, 20.0f);
+}
+
+// Softmax weights of every head and layer at the last of 32 positions, in double, from the traced
+// queries and keys.
+std::vector<double> LargestAttentionWeights(const std::string& preset) {
+  const std::shared_ptr<const Model> model = PresetModel(preset);
+  const ModelConfig& config = model->config();
+  constexpr int32_t kTokens = 32;
+  RecordingTrace trace;
+  Transformer transformer(model);
+  transformer.ForwardUncached(SomeTokens(config, kTokens), &trace);
+  std::vector<double> largest;
+  const float* queries = nullptr;
+  for (const RecordingTrace::Entry& entry : trace.entries()) {
+    if (entry.stage == Stage::kQueryRope) queries = entry.rows.data();
+    if (entry.stage != Stage::kKeyRope) continue;
+    for (int32_t head = 0; head < config.num_heads; ++head) {
+      const int32_t kv_head = head / (config.num_heads / config.num_kv_heads);
+      const float* q = queries + (kTokens - 1) * config.q_dim() + head * config.head_dim;
+      double sum = 0, max = 0;
+      std::vector<double> scores;
+      for (int32_t p = 0; p < kTokens; ++p) {
+        const float* k = entry.rows.data() + p * config.kv_dim() + kv_head * config.head_dim;
+        double dot = 0;
+        for (int32_t d = 0; d < config.head_dim; ++d) dot += double{q[d]} * double{k[d]};
+        scores.push_back(std::exp(dot / std::sqrt(config.head_dim)));
+        sum += scores.back();
+        max = std::max(max, scores.back());
+      }
+      largest.push_back(max / sum);
+    }
+  }
+  std::sort(largest.begin(), largest.end());
+  return largest;
+}
+
+TEST_P(SyntheticModelTest, AttentionIsNeitherFlatNorASingleRow) {
+  const std::vector<double> largest = LargestAttentionWeights(GetParam());
+  const double median = largest[largest.size() / 2];
+  EXPECT_GT(median, 3.0 / 32);  // flat would be 1/32
+  EXPECT_LT(median, 0.95);
+  EXPECT_GT(largest.back() - largest.front(), 0.2);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
