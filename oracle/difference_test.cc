@@ -45,8 +45,7 @@ RecordingTrace TraceOf(std::vector<float> key_rows, Stage stage = Stage::kKey) {
                  .positions = positions,
                  .rows = std::vector<float>{1, 1, 1, 1},
                  .width = 2});
-  trace.OnStage(
-      {.layer = 0, .stage = stage, .positions = positions, .rows = key_rows, .width = 2});
+  trace.OnStage({.layer = 0, .stage = stage, .positions = positions, .rows = key_rows, .width = 2});
   return trace;
 }
 

@@ -94,13 +94,21 @@ class Execution {
   double seconds_ = 0;
 };
 
-std::string Describe(const std::exception_ptr& failure) {
+// What one side threw: the layer, where the engine knows it, and the sentence.
+struct Failure {
+  int32_t layer = -1;
+  std::string what;
+};
+
+Failure Describe(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
+  } catch (const BrokenCache& e) {
+    return {e.layer(), e.what()};
   } catch (const std::exception& e) {
-    return e.what();
+    return {-1, e.what()};
   } catch (...) {
-    return "an exception of unknown type";
+    return {-1, "an exception of unknown type"};
   }
 }
 
@@ -117,9 +125,9 @@ std::optional<Difference> ExceptionDifference(const Execution& subject, const Ex
   if (!subject.failure() && !oracle.failure()) return std::nullopt;
   if (subject.failure() && oracle.failure()) std::rethrow_exception(oracle.failure());
   const bool in_subject = subject.failure() != nullptr;
-  return Plain(Difference::Kind::kException, -1, "exception",
-               fmt::format("the {} threw: {}", in_subject ? "subject" : "oracle",
-                           Describe(in_subject ? subject.failure() : oracle.failure())));
+  const Failure failure = Describe(in_subject ? subject.failure() : oracle.failure());
+  return Plain(Difference::Kind::kException, failure.layer, "exception",
+               fmt::format("the {} threw: {}", in_subject ? "subject" : "oracle", failure.what));
 }
 
 std::optional<Difference> LengthDifference(const Execution& subject, const Execution& oracle) {

@@ -1,6 +1,6 @@
-// Must not compile, but for the control: UpdateOnlyCache is update-only by type, so no class derived
-// from it may open the direct path again, nor write or fork in another way. ctest runs the compiler
-// over this file once with CONTROL and once with each of the other names.
+// Must not compile, but for the control: UpdateOnlyCache is update-only by type, so no class
+// derived from it may open the direct path again, nor write or fork in another way. ctest runs the
+// compiler over this file once with CONTROL and once with each of the other names.
 #include "oracle/decorators.h"
 
 namespace lockstep {
@@ -12,8 +12,7 @@ class Derived : public UpdateOnlyCache {
 #if defined(CONTROL)
   int32_t current_length() const override { return inner().current_length(); }
 #elif defined(TRY_RESERVE_SLOT)
-  std::optional<KvSlot> TryReserveSlot(int32_t layer,
-                                       std::span<const int32_t> positions) override {
+  std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override {
     return inner().TryReserveSlot(layer, positions);
   }
 #elif defined(COMMIT_SLOT)

@@ -30,11 +30,11 @@ struct RowSemantics {
   }
 };
 
-RowSemantics SemanticsOf(const CacheKind& kind) {
+RowSemantics SemanticsOf(const CacheSpec& kind) {
   return {kind.key_type, kind.value_type, kind.window};
 }
 
-PathRule RuleOf(const CacheKind& kind) { return {kind.grants_host_slots, kind.block_size}; }
+PathRule RuleOf(const CacheSpec& kind) { return {kind.grants_host_slots, kind.block_size}; }
 
 class Verification {
  public:
@@ -48,7 +48,7 @@ class Verification {
     driver_.decode_steps = options.decode_steps;
   }
 
-  void Run(const CacheKind& kind) {
+  void Run(const CacheSpec& kind) {
     if (geometry_.head_dim % kind.head_dim_multiple != 0) {
       VerifyCell cell{.cache = kind.name, .write_path = "-"};
       cell.verdict = VerifyCell::Verdict::kNotApplicable;
@@ -70,11 +70,18 @@ class Verification {
 
  private:
   // The same cache kind twice: as it is, and inside UpdateOnlyCache.
-  void RunDirectAgainstLegacy(const CacheKind& kind) {
-    const std::unique_ptr<KvCache> subject = Subject(kind);
-    UpdateOnlyCache oracle(kind.make(geometry_));
+  void RunDirectAgainstLegacy(const CacheSpec& kind) {
+    std::unique_ptr<KvCache> subject = NewCache(kind);
+    FaultyCache* planted = nullptr;
+    if (!options_.plant.empty()) {
+      auto faulty = std::make_unique<FaultyCache>(std::move(subject), ParsePlant(options_.plant));
+      planted = faulty.get();
+      subject = std::move(faulty);
+    }
+    UpdateOnlyCache oracle(NewCache(kind));
     driver_.compare_storage = true;
     const DriverResult run = Drive(kind.name, {subject.get(), RuleOf(kind)}, {&oracle, {}});
+    plants_fired_ += planted == nullptr ? 0 : planted->fired();
 
     VerifyCell direct{.cache = kind.name,
                       .write_path = kind.grants_host_slots ? "direct" : "direct, refused",
@@ -88,7 +95,7 @@ class Verification {
 
   // The last cell of the table is `kind` on the legacy path. When its digests are not the model's,
   // the two run in lockstep once more, to find the place.
-  void CompareLegacyWithModel(const CacheKind& kind, const VerifyCell& model) {
+  void CompareLegacyWithModel(const CacheSpec& kind, const VerifyCell& model) {
     VerifyCell& legacy = result_.cells.back();
     legacy.against = model.cache;
     const bool stopped_early = result_.cells[result_.cells.size() - 2].difference.has_value();
@@ -96,7 +103,7 @@ class Verification {
         legacy.result.cache == model.result.cache) {
       return;
     }
-    UpdateOnlyCache subject(kind.make(geometry_));
+    UpdateOnlyCache subject(NewCache(kind));
     UpdateOnlyCache oracle(NewModelCache(SemanticsOf(kind)));
     driver_.compare_storage = false;
     const DriverResult run = Drive(kind.name + " against its model", {&subject, {}}, {&oracle, {}});
@@ -123,10 +130,8 @@ class Verification {
     return model_cells_.emplace(semantics, std::move(cell)).first->second;
   }
 
-  std::unique_ptr<KvCache> Subject(const CacheKind& kind) const {
-    std::unique_ptr<KvCache> cache = kind.make(geometry_);
-    if (options_.plant.empty()) return cache;
-    return std::make_unique<FaultyCache>(std::move(cache), ParsePlant(options_.plant));
+  std::unique_ptr<KvCache> NewCache(const CacheSpec& kind) const {
+    return kind.make({.geometry = geometry_, .sequences = 1});
   }
 
   std::unique_ptr<ModelCache> NewModelCache(const RowSemantics& semantics) const {
@@ -162,6 +167,10 @@ class Verification {
     if (differ > 0) {
       result_.outcome = VerifyOutcome::kDiffers;
       result_.verdict = fmt::format("DIFFERS: {} of {} cells{}", differ, held + differ, tail);
+    } else if (!options_.plant.empty() && plants_fired_ == 0) {
+      result_.outcome = VerifyOutcome::kInconclusive;
+      result_.verdict =
+          fmt::format("INCONCLUSIVE: the planted fault {} never happened", options_.plant);
     } else if (direct == 0) {
       result_.outcome = VerifyOutcome::kInconclusive;
       result_.verdict = fmt::format(
@@ -180,6 +189,7 @@ class Verification {
   DriverOptions driver_;
   VerifyResult result_;
   std::map<RowSemantics, VerifyCell> model_cells_;
+  int64_t plants_fired_ = 0;
 };
 
 void CheckFits(const VerifyOptions& options) {
@@ -201,12 +211,12 @@ void CheckFits(const VerifyOptions& options) {
 VerifyResult Verify(const VerifyOptions& options) {
   CheckFits(options);
   if (!options.plant.empty()) ParsePlant(options.plant);
-  std::vector<CacheKind> kinds;
-  for (const std::string& name : options.caches) kinds.push_back(ParseCacheKind(name));
-  if (kinds.empty()) kinds.assign(HostCacheKinds().begin(), HostCacheKinds().end());
+  std::vector<CacheSpec> kinds;
+  for (const std::string& name : options.caches) kinds.push_back(ParseCacheSpec(name));
+  if (kinds.empty()) kinds.assign(AllCaches().begin(), AllCaches().end());
 
   Verification verification(options);
-  for (const CacheKind& kind : kinds) verification.Run(kind);
+  for (const CacheSpec& kind : kinds) verification.Run(kind);
   return verification.Finish();
 }
 

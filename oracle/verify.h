@@ -20,7 +20,7 @@ struct VerifyOptions {
   const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
   std::vector<int32_t> prompt;           // token ids
   int32_t decode_steps = 8;
-  std::vector<std::string> caches;  // names of caches/registry.h; empty: all host caches
+  std::vector<std::string> caches;  // names of caches/registry.h; empty: AllCaches()
   std::string plant;                // a fault of faulty_cache.h planted into the direct side
   std::function<void(const std::string& text)> on_progress;  // may be empty
 };
@@ -32,10 +32,10 @@ struct VerifyCell {
   std::string cache;       // "simple", "paged/16", "quantized/q8_0+q8_0/w0", "model/f32"
   std::string write_path;  // "direct", "direct, refused", "legacy", "oracle"
   Verdict verdict = Verdict::kHolds;
-  SideResult result;
-  std::optional<Difference> difference;
-  std::string against;  // what the cell was compared with
-  std::string reason;   // for kNotApplicable: one sentence
+  SideResult result = {};
+  std::optional<Difference> difference = {};
+  std::string against = {};  // what the cell was compared with
+  std::string reason = {};   // for kNotApplicable: one sentence
 };
 
 enum class VerifyOutcome : uint8_t {

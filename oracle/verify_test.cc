@@ -1,0 +1,185 @@
+// `lockstep verify` on small synthetic models: that it holds, that it is not vacuous, and that
+// every planted fault is found at its place.
+#include "oracle/verify.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "caches/error.h"
+#include "caches/registry.h"
+#include "engine/synthetic.h"
+#include "oracle/faulty_cache.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using Verdict = VerifyCell::Verdict;
+
+// 3 layers, 9 heads over 3 KV heads of 32: no two numbers that a mix-up would hide.
+constexpr const char* kModel = "tiny-gqa-9x3-q8_0";
+
+VerifyOptions OptionsFor(const std::string& preset) {
+  VerifyOptions options;
+  options.model = Model::Load(MakeSyntheticModel(SyntheticPreset(preset), 1));
+  options.prompt = {5, 17, 3, 90, 41, 8, 8};
+  options.decode_steps = 5;
+  return options;
+}
+
+const VerifyCell& Cell(const VerifyResult& result, const std::string& cache,
+                       const std::string& path) {
+  for (const VerifyCell& cell : result.cells) {
+    if (cell.cache == cache && cell.write_path == path) return cell;
+  }
+  throw std::runtime_error("no cell " + cache + " " + path);
+}
+
+TEST(VerifyTest, EveryCacheHoldsOnBothPathsAndAgainstItsModel) {
+  const VerifyResult result = Verify(OptionsFor(kModel));
+  EXPECT_EQ(result.outcome, VerifyOutcome::kHolds) << result.verdict;
+  EXPECT_EQ(result.steps, 6);
+  for (const CacheSpec& spec : AllCaches()) {
+    const std::string path = spec.grants_host_slots ? "direct" : "direct, refused";
+    EXPECT_EQ(Cell(result, spec.name, path).verdict, Verdict::kHolds) << spec.name;
+    EXPECT_EQ(Cell(result, spec.name, "legacy").verdict, Verdict::kHolds) << spec.name;
+  }
+}
+
+TEST(VerifyTest, CountersProveWhichPathRan) {
+  const VerifyResult result = Verify(OptionsFor(kModel));
+  const int64_t layers = 3, steps = 6;
+  EXPECT_EQ(Cell(result, "simple", "direct").result.counts,
+            (PathCounts{layers * steps, 0, layers * steps, 0}));
+  EXPECT_EQ(Cell(result, "simple", "legacy").result.counts,
+            (PathCounts{0, layers * steps, 0, layers * steps}));
+  // The prefill of 7 crosses a block boundary, the 5 decode steps do not.
+  EXPECT_EQ(Cell(result, "paged/4", "direct").result.counts,
+            (PathCounts{layers * 5, layers, layers * 5, layers}));
+  EXPECT_EQ(Cell(result, "paged/16", "direct").result.counts,
+            (PathCounts{layers * steps, 0, layers * steps, 0}));
+}
+
+TEST(VerifyTest, CachesOfOneRowTypeShareTheirDigests) {
+  const VerifyResult result = Verify(OptionsFor(kModel));
+  const SideResult& simple = Cell(result, "simple", "direct").result;
+  for (const char* cache : {"paged/1", "paged/2", "paged/4", "paged/16"}) {
+    EXPECT_EQ(Cell(result, cache, "direct").result.logits, simple.logits) << cache;
+    EXPECT_EQ(Cell(result, cache, "direct").result.cache, simple.cache) << cache;
+  }
+  const SideResult& quantized = Cell(result, "quantized/q8_0+q8_0/w0", "legacy").result;
+  EXPECT_NE(quantized.logits, simple.logits) << "quantized rows read like F32 rows: not quantized";
+}
+
+TEST(VerifyTest, ACacheThatDoesNotFitTheModelIsNamedNotSkippedSilently) {
+  const VerifyResult result = Verify(OptionsFor("tiny-mha-4x4-f32"));
+  EXPECT_EQ(result.outcome, VerifyOutcome::kHolds);
+  const VerifyCell& cell = Cell(result, "quantized/q8_0+q8_0/w0", "-");
+  EXPECT_EQ(cell.verdict, Verdict::kNotApplicable);
+  EXPECT_THAT(cell.reason, HasSubstr("head_dim 8 is not a multiple of 32"));
+}
+
+TEST(VerifyTest, WithoutADirectPathTheVerdictIsInconclusive) {
+  VerifyOptions options = OptionsFor(kModel);
+  options.caches = {"quantized/q8_0+q8_0/w0"};
+  const VerifyResult result = Verify(options);
+  EXPECT_EQ(result.outcome, VerifyOutcome::kInconclusive);
+  EXPECT_THAT(result.verdict, HasSubstr("none of them took the direct path"));
+}
+
+TEST(VerifyTest, WrongUseIsAnErrorBeforeAnyWork) {
+  VerifyOptions options = OptionsFor(kModel);
+  options.caches = {"paged/0"};
+  EXPECT_THROW(Verify(options), Error);
+  options.caches = {};
+  options.plant = "no-such-plant:layer=1";
+  EXPECT_THROW(Verify(options), Error);
+  options.plant = "";
+  options.prompt.clear();
+  EXPECT_THROW(Verify(options), Error);
+  options.prompt.assign(static_cast<size_t>(options.model->config().context_length), 1);
+  EXPECT_THROW(Verify(options), Error);
+}
+
+struct PlantCase {
+  std::string plant;
+  Difference::Kind kind;
+  int32_t step;
+  int32_t layer;
+  std::string place;
+  int32_t position;
+  int64_t element;
+};
+
+class VerifyPlantTest : public testing::TestWithParam<PlantCase> {};
+
+TEST_P(VerifyPlantTest, IsFoundAtItsPlace) {
+  const PlantCase& c = GetParam();
+  VerifyOptions options = OptionsFor(kModel);
+  options.caches = {"simple", "paged/16"};
+  options.plant = c.plant;
+  const VerifyResult result = Verify(options);
+  EXPECT_EQ(result.outcome, VerifyOutcome::kDiffers) << result.verdict;
+  for (const char* cache : {"simple", "paged/16"}) {
+    const VerifyCell& cell = Cell(result, cache, "direct");
+    ASSERT_TRUE(cell.difference) << cache;
+    const Difference& found = *cell.difference;
+    SCOPED_TRACE(found.Sentence());
+    EXPECT_EQ(found.kind, c.kind);
+    EXPECT_EQ(found.step, c.step);
+    EXPECT_EQ(found.layer, c.layer);
+    EXPECT_EQ(found.place, c.place);
+    EXPECT_EQ(found.position, c.position);
+    EXPECT_EQ(found.element, c.element);
+    EXPECT_EQ(Cell(result, cache, "legacy").verdict, Verdict::kHolds) << "the oracle was blamed";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plants, VerifyPlantTest,
+    testing::Values(
+        PlantCase{"flip-k:layer=2,position=3,element=5,byte=0,step=2",
+                  Difference::Kind::kBetweenSteps, 2, 2, "K row", 3, 5},
+        PlantCase{"flip-v:layer=1,position=6,element=95,byte=3,step=4",
+                  Difference::Kind::kBetweenSteps, 4, 1, "V row", 6, 95},
+        PlantCase{"flip-k:layer=0,position=0,element=0,byte=2,step=1",
+                  Difference::Kind::kBetweenSteps, 1, 0, "K row", 0, 0},
+        PlantCase{"skip-commit:layer=1", Difference::Kind::kException, 0, 1, "exception", -1, -1},
+        PlantCase{"swap-kv:layer=2", Difference::Kind::kStage, 0, 2, "cache_key", 0, 0}),
+    [](const auto& param_info) {
+      std::string name = param_info.param.plant;
+      for (char& ch : name) {
+        if (std::isalnum(static_cast<unsigned char>(ch)) == 0) ch = '_';
+      }
+      return name;
+    });
+
+// Every kind of plant is found on some cache, whatever it is called: a new plant joins by itself.
+TEST(VerifyTest, EveryKindOfPlantThatFiresIsFound) {
+  for (const PlantInfo& info : KnownPlants()) {
+    std::string text = fmt::format("{}:layer=1", info.name);
+    for (const PlantField& field : info.fields) {
+      if (field.name == "position") text += ",position=2";
+      if (field.name == "element") text += ",element=3";
+      if (field.name == "byte") text += ",byte=1";
+      if (field.name == "step") text += ",step=1";
+    }
+    VerifyOptions options = OptionsFor(kModel);
+    options.caches = {"simple", "quantized/q8_0+q8_0/w0"};
+    options.plant = text;
+    const VerifyResult result = Verify(options);
+    const bool needs_rollback =
+        info.kind == PlantKind::kStaleRow || info.kind == PlantKind::kKeepRow;
+    EXPECT_EQ(result.outcome,
+              needs_rollback ? VerifyOutcome::kInconclusive : VerifyOutcome::kDiffers)
+        << text << ": " << result.verdict;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
