@@ -9,9 +9,10 @@
 namespace lockstep::cli {
 
 Command RunCommand();
+Command VerifyCommand();
 Command DoctorCommand();
 
-inline std::vector<Command> AllCommands() { return {RunCommand(), DoctorCommand()}; }
+inline std::vector<Command> AllCommands() { return {RunCommand(), VerifyCommand(), DoctorCommand()}; }
 
 }  // namespace lockstep::cli
 
