@@ -78,7 +78,9 @@ int32_t ModelCache::current_length() const {
 ModelCache::Ring ModelCache::RingAfter(const Layer& layer, size_t writes) const {
   Ring ring = layer.ring_before_step;
   if (options_.window == 0) return ring;
-  for (size_t i = 0; i < writes; ++i) ring[layer.step[i] % options_.window] = layer.step[i];
+  for (size_t i = 0; i < writes; ++i) {
+    ring[layer.step[i]->position % options_.window] = layer.step[i];
+  }
   return ring;
 }
 
@@ -86,19 +88,21 @@ void ModelCache::Show(const Layer& layer, const Ring& ring, int32_t position, Kv
   view->length = layer.length;
   view->segments.clear();
   for (const auto& [p, row] : layer.rows) {
-    bool exact = false;
+    const std::vector<float>* key = &row.key.decoded;
+    const std::vector<float>* value = &row.value.decoded;
     if (options_.window > 0 && position - p < options_.window) {
       const auto slot = ring.find(p % options_.window);
-      exact = slot != ring.end() && slot->second == p;
+      if (slot != ring.end() && slot->second->position == p) {  // row p is held
+        key = &slot->second->key;
+        value = &slot->second->value;
+      }
     }
-    const auto& key = exact ? row.key.exact : row.key.decoded;
-    const auto& value = exact ? row.value.exact : row.value.decoded;
     view->segments.push_back({.first = p,
                               .count = 1,
                               .key_type = RowType::kF32,
                               .value_type = RowType::kF32,
-                              .keys = std::as_bytes(std::span(key)).data(),
-                              .values = std::as_bytes(std::span(value)).data()});
+                              .keys = std::as_bytes(std::span(*key)).data(),
+                              .values = std::as_bytes(std::span(*value)).data()});
   }
 }
 
@@ -113,7 +117,7 @@ void ModelCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) con
   // A query of the step in progress comes right after its own row; any other comes now.
   size_t writes = state.step.size();
   for (size_t i = 0; i < state.step.size(); ++i) {
-    if (state.step[i] == position) writes = i + 1;
+    if (state.step[i]->position == position) writes = i + 1;
   }
   Show(state, RingAfter(state, writes), position, view);
 }
@@ -122,7 +126,6 @@ void ModelCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) con
 
 ModelCache::Vector ModelCache::MakeVector(RowType type, std::span<const float> exact) {
   Vector vector;
-  vector.exact.assign(exact.begin(), exact.end());
   vector.stored = oracle::EncodeModelRow(type, exact);
   vector.decoded = oracle::DecodeModelRow(type, vector.stored);
   return vector;
@@ -132,11 +135,15 @@ void ModelCache::WriteRows(Layer* layer, std::span<const int32_t> positions,
                            std::span<const float> keys, std::span<const float> values) {
   const auto stride = static_cast<size_t>(geometry().kv_stride());
   layer->ring_before_step = RingAfter(*layer, layer->step.size());
-  layer->step.assign(positions.begin(), positions.end());
+  layer->step.clear();
   for (size_t i = 0; i < positions.size(); ++i) {
-    layer->rows[positions[i]] = {
-        MakeVector(options_.key_type, keys.subspan(i * stride, stride)),
-        MakeVector(options_.value_type, values.subspan(i * stride, stride))};
+    const auto key = keys.subspan(i * stride, stride);
+    const auto value = values.subspan(i * stride, stride);
+    layer->rows[positions[i]] = {MakeVector(options_.key_type, key),
+                                 MakeVector(options_.value_type, value)};
+    if (options_.window == 0) continue;
+    layer->step.push_back(std::make_shared<const Written>(
+        Written{positions[i], {key.begin(), key.end()}, {value.begin(), value.end()}}));
   }
   layer->length = std::max(layer->length, HighestEnd(positions));
   const std::vector<float> zeros(stride, 0.0f);
@@ -154,6 +161,9 @@ void ModelCache::Update(int32_t layer, std::span<const int32_t> positions,
     throw std::invalid_argument("model: wrong number of elements");
   }
   if (!AllInside(positions, geometry().max_length)) throw std::out_of_range("model: position");
+  if (positions.size() > static_cast<size_t>(max_step_rows()) && options_.max_step_rows > 0) {
+    throw std::invalid_argument("model: more rows than a step may have");
+  }
   if (positions.empty()) return;
   if (!HasBlocksFor(state, HighestEnd(positions))) throw PoolExhausted("model: no block is left");
   state.reservation.reset();
@@ -195,7 +205,8 @@ void ModelCache::Rollback(int32_t length) {
     layer.reservation.reset();
     layer.ring_before_step = RingAfter(layer, layer.step.size());
     layer.step.clear();
-    std::erase_if(layer.ring_before_step, [&](const auto& slot) { return slot.second >= length; });
+    std::erase_if(layer.ring_before_step,
+                  [&](const auto& slot) { return slot.second->position >= length; });
     layer.rows.erase(layer.rows.lower_bound(length), layer.rows.end());
     layer.length = std::min(layer.length, length);
   }

@@ -77,7 +77,6 @@ class ModelCache final : public KvCache {
  private:
   // One position's K or V.
   struct Vector {
-    std::vector<float> exact;       // as it was written
     std::vector<std::byte> stored;  // encoded
     std::vector<float> decoded;     // as it reads when it is not held exactly
   };
@@ -93,15 +92,22 @@ class ModelCache final : public KvCache {
     std::vector<float> values;  // [n, kv_stride]
   };
 
-  // The exact window: slot p mod W holds position p when p was the last one written there.
-  using Ring = std::map<int32_t, int32_t>;  // slot -> position
+  // A row as it was written, shared by the window's past states.
+  struct Written {
+    int32_t position = 0;
+    std::vector<float> key;    // [kv_stride]
+    std::vector<float> value;  // [kv_stride]
+  };
+
+  // The exact window: by slot, the row that was written there last.
+  using Ring = std::map<int32_t, std::shared_ptr<const Written>>;
 
   struct Layer {
     int32_t length = 0;
     std::map<int32_t, Row> rows;  // every position in [0, length)
     std::optional<Reservation> reservation;
-    Ring ring_before_step;      // before the step in progress
-    std::vector<int32_t> step;  // positions of the last write, in order
+    Ring ring_before_step;                             // before the step in progress
+    std::vector<std::shared_ptr<const Written>> step;  // rows of the last write, in order
   };
 
   Layer& At(int32_t layer);  // std::out_of_range when there is no such layer

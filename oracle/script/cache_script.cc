@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "caches/registry.h"
 #include "oracle/decorators.h"
 #include "oracle/script/choices.h"
 
@@ -62,11 +63,12 @@ class Script {
   Script(const ScriptSubject& subject, uint64_t seed, ScriptCounts* counts)
       : choose_(seed, subject.head_dim_multiple, subject.forks),
         geometry_(choose_.geometry()),
+        compares_storage_(subject.compares_storage),
         counts_(counts) {
     auto cache = subject.make(geometry_);
     ModelCacheOptions options = subject.model;
     options.geometry = geometry_;
-    options.max_step_rows = cache->max_step_rows();
+    if (cache->view_depends_on_query()) options.max_step_rows = cache->max_step_rows();
     Sequence sequence;
     sequence.subject = std::make_unique<RecordingCache>(std::move(cache));
     sequence.model = std::make_unique<ModelCache>(options);
@@ -303,9 +305,22 @@ class Script {
     }
     if (s.subject->current_length() != s.model->current_length())
       Find("the current lengths differ");
+    CompareBlocks(s);
     if (!specified || finding_) return;
     if (DigestOfCache(*s.subject) != DigestOfCache(*s.model)) Find("[X1] the hashes differ");
-    if (s.subject->StorageDigest() != s.model->StorageDigest()) Find("[X2] stored bytes differ");
+    if (compares_storage_ && s.subject->StorageDigest() != s.model->StorageDigest()) {
+      Find("[X2] the stored bytes differ");
+    }
+  }
+
+  // Of one sequence alone, which no block is shared with [B3].
+  void CompareBlocks(const Sequence& s) {
+    const auto blocks = BlockCountsOf(s.subject->inner());
+    const auto open = [](const std::vector<int32_t>& positions) { return !positions.empty(); };
+    if (!blocks || sequences_.size() > 1 || std::ranges::any_of(s.open, open)) return;
+    const auto& model = static_cast<const ModelCache&>(*s.model);
+    if (blocks->used_blocks == model.blocks_used()) return;
+    Find("[B3] {} blocks in use, rows need {}", blocks->used_blocks, model.blocks_used());
   }
 
   // Rows [0, visible) of two views of one layer; `query` is -1 for View.
@@ -335,6 +350,7 @@ class Script {
 
   Choices choose_;
   KvGeometry geometry_;
+  bool compares_storage_;
   ScriptCounts* counts_;
   std::vector<Sequence> sequences_;
   size_t current_ = 0;  // the sequence that the operation goes to

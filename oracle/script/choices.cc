@@ -69,7 +69,7 @@ std::vector<int32_t> Choices::PickPositions(int32_t length, int32_t max_step_row
     case 4:
       return OneIn(2) ? RunOf(-1, 2) : RunOf(kMax - 1, 2);
     case 5:
-      return AnyOf(count);
+      return AnyOf(OneIn(4) ? limit + 1 : count);  // sometimes more than a step may have
     case 6: {
       std::vector<int32_t> backwards = RunOf(AnyPosition(), count);
       std::ranges::reverse(backwards);
