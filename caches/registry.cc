@@ -7,14 +7,18 @@
 #include <stdexcept>
 #include <utility>
 
+#include "caches/codec.h"
 #include "caches/error.h"
 #include "caches/paged_kv_cache.h"
+#include "caches/quantized_kv_cache.h"
 #include "caches/simple_kv_cache.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kKnownForms = "simple, paged/BLOCK_SIZE";
+constexpr std::string_view kKnownForms =
+    "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, q8_0 "
+    "and q4_0 (paged/16, quantized/q8_0+q4_0/w4)";
 
 CacheSpec Simple() {
   return {.name = "simple",
@@ -49,6 +53,28 @@ CacheSpec Paged(int32_t block_size) {
       .block_size = block_size};
 }
 
+struct QuantizedKind {
+  RowType keys = RowType::kF32;
+  RowType values = RowType::kF32;
+  int32_t window = 0;  // positions
+};
+
+CacheSpec Quantized(const QuantizedKind& kind) {
+  return {
+      .name = fmt::format("quantized/{}+{}/w{}", RowTypeName(kind.keys), RowTypeName(kind.values),
+                          kind.window),
+      .make = [kind](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+        return std::make_unique<QuantizedKvCache>(QuantizedKvOptions{.geometry = options.geometry,
+                                                                     .key_type = kind.keys,
+                                                                     .value_type = kind.values,
+                                                                     .window = kind.window});
+      },
+      .window = kind.window,
+      .key_type = kind.keys,
+      .value_type = kind.values,
+      .head_dim_multiple = static_cast<int32_t>(kBlockElements)};
+}
+
 // A decimal number without sign or leading zero, so that every kind has one name.
 std::optional<int32_t> ParseNumber(std::string_view text) {
   int32_t value = 0;
@@ -56,6 +82,25 @@ std::optional<int32_t> ParseNumber(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   if (value < 0 || fmt::format("{}", value) != text) return std::nullopt;
   return value;
+}
+
+std::optional<RowType> ParseRowType(std::string_view text) {
+  for (RowType type : {RowType::kF32, RowType::kQ8_0, RowType::kQ4_0}) {
+    if (RowTypeName(type) == text) return type;
+  }
+  return std::nullopt;
+}
+
+// "q8_0+q4_0/w4"
+std::optional<QuantizedKind> ParseQuantized(std::string_view text) {
+  const size_t plus = text.find('+');
+  const size_t window = text.find("/w");
+  if (plus == text.npos || window == text.npos || window < plus) return std::nullopt;
+  const auto keys = ParseRowType(text.substr(0, plus));
+  const auto values = ParseRowType(text.substr(plus + 1, window - plus - 1));
+  const auto positions = ParseNumber(text.substr(window + 2));
+  if (!keys || !values || !positions) return std::nullopt;
+  return QuantizedKind{.keys = *keys, .values = *values, .window = *positions};
 }
 
 std::optional<std::string_view> After(std::string_view prefix, std::string_view text) {
@@ -67,7 +112,18 @@ std::optional<std::string_view> After(std::string_view prefix, std::string_view 
 
 std::span<const CacheSpec> AllCaches() {
   static const std::vector<CacheSpec> kCaches = {
-      Simple(), Paged(1), Paged(2), Paged(4), Paged(16),
+      Simple(),
+      Paged(1),
+      Paged(2),
+      Paged(4),
+      Paged(16),
+      Quantized({RowType::kQ8_0, RowType::kQ8_0, 0}),
+      Quantized({RowType::kQ4_0, RowType::kQ4_0, 0}),
+      Quantized({RowType::kQ8_0, RowType::kQ4_0, 1}),
+      Quantized({RowType::kQ8_0, RowType::kQ4_0, 4}),
+      Quantized({RowType::kQ4_0, RowType::kQ8_0, 4}),
+      Quantized({RowType::kF32, RowType::kQ8_0, 0}),
+      Quantized({RowType::kF32, RowType::kQ4_0, 4}),
   };
   return kCaches;
 }
@@ -77,6 +133,9 @@ CacheSpec ParseCacheSpec(std::string_view name) {
   if (const auto rest = After("paged/", name)) {
     const auto block_size = ParseNumber(*rest);
     if (block_size && *block_size > 0) return Paged(*block_size);
+  }
+  if (const auto rest = After("quantized/", name)) {
+    if (const auto kind = ParseQuantized(*rest)) return Quantized(*kind);
   }
   throw Error({.where = fmt::format("cache '{}'", name),
                .what = "is of no known form",

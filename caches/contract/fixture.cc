@@ -195,10 +195,32 @@ std::vector<uint32_t> Bits(std::span<const float> values) {
   return bits;
 }
 
-std::vector<CacheSpec> CachesWhere(const std::function<bool(const CacheSpec&)>& predicate) {
+namespace {
+
+template <typename Predicate>
+std::vector<CacheSpec> Where(Predicate predicate) {
   std::vector<CacheSpec> caches;
   std::ranges::copy_if(AllCaches(), std::back_inserter(caches), predicate);
   return caches;
+}
+
+}  // namespace
+
+std::vector<CacheSpec> EveryCache() {
+  return Where([](const CacheSpec&) { return true; });
+}
+std::vector<CacheSpec> SlotCaches() { return Where(&CacheSpec::grants_host_slots); }
+std::vector<CacheSpec> SlotlessCaches() {
+  return Where([](const CacheSpec& spec) { return !spec.grants_host_slots; });
+}
+std::vector<CacheSpec> BlockCaches() {
+  return Where([](const CacheSpec& spec) { return spec.block_size > 0; });
+}
+std::vector<CacheSpec> WindowCaches() {
+  return Where([](const CacheSpec& spec) { return spec.window > 0; });
+}
+std::vector<CacheSpec> QuantizedCaches() {
+  return Where([](const CacheSpec& spec) { return spec.head_dim_multiple > 1; });
 }
 
 std::string TestName(const testing::TestParamInfo<CacheSpec>& info) {

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <map>
 #include <memory>
@@ -102,9 +102,8 @@ std::vector<uint32_t> Bits(std::span<const float> values);
 
 // ---- Subjects ----------------------------------------------------------------------------
 
-// A test for every cache of the registry. `AnyCache` runs over all of them, `SlotCache` over those
-// that grant host slots, `BlockCache` over the paged ones.
-class AnyCache : public testing::TestWithParam<CacheSpec> {
+// The base of every test that runs over caches of the registry.
+class CacheTest : public testing::TestWithParam<CacheSpec> {
  protected:
   std::unique_ptr<KvCache> Make(int32_t sequences = 2) const {
     return GetParam().make({.geometry = kGeometry, .sequences = sequences});
@@ -115,11 +114,15 @@ class AnyCache : public testing::TestWithParam<CacheSpec> {
     return block == 0 ? kGeometry.max_length : std::min(block, kGeometry.max_length);
   }
 };
-class SlotCache : public AnyCache {};
-class BlockCache : public AnyCache {};
-class QuantizedCache : public AnyCache {};
 
-std::vector<CacheSpec> CachesWhere(const std::function<bool(const CacheSpec&)>& predicate);
+// Which caches a test runs over: all, those that grant host slots, those that never do, those with
+// blocks, those with a full-precision window.
+std::vector<CacheSpec> EveryCache();
+std::vector<CacheSpec> SlotCaches();
+std::vector<CacheSpec> SlotlessCaches();
+std::vector<CacheSpec> BlockCaches();
+std::vector<CacheSpec> WindowCaches();
+std::vector<CacheSpec> QuantizedCaches();
 std::string TestName(const testing::TestParamInfo<CacheSpec>& info);
 
 }  // namespace lockstep::contract
