@@ -1,156 +1,76 @@
 // The named synthetic models. Each small one is there for a shape that hides a kind of fault:
-// numbers of heads that do not divide into powers of two, odd numbers of blocks, vectors that end
-// inside a lane group, reductions longer than one segment.
+// numbers of heads that are no powers of two, odd numbers of blocks, rows that end inside a lane
+// group, reductions longer than one segment.
 #include <array>
 
 #include "engine/synthetic.h"
 
 namespace lockstep {
+namespace {
+
+struct Row {
+  std::string_view name;
+  int32_t dim, ffn_dim, layers, heads, kv_heads, head_dim, vocab, context;
+  GgmlType type;
+  bool tied = true;
+  bool bias = false;
+  bool qk_norm = false;
+};
+
+// clang-format off
+constexpr std::array kRows = {
+    //  name                        dim   ffn  lay heads kv head_dim vocab context
+    // The geometry of SmolLM-135M (https://huggingface.co/HuggingFaceTB/SmolLM-135M).
+    Row{"smollm-135m",              576, 1536, 30,  9, 3,  64, 49152, 2048, GgmlType::kQ8_0},
+    // Three query heads share a KV head; rows of 3, 5 and 9 blocks.
+    Row{"tiny-gqa-9x3-q8_0",         96,  160,  3,  9, 3,  32,   320,  256, GgmlType::kQ8_0},
+    // Seven query heads share a KV head; the smallest head.
+    Row{"tiny-gqa-28x4-q4_0",        64,   96,  4, 28, 4,   8,   320,  256, GgmlType::kQ4_0},
+    Row{"tiny-mha-4x4-f32",          32,   48,  3,  4, 4,   8,   288,  256, GgmlType::kF32},
+    // Rows and columns that are no multiple of 16.
+    Row{"tiny-ragged-3x1-f32",       44,   74,  3,  3, 1,  10,   301,  192, GgmlType::kF32},
+    Row{"tiny-mqa-4x1-f16",          64,  112,  3,  4, 1,  64,   320,  256, GgmlType::kF16},
+    Row{"tiny-headdim80-2x2-bf16",   80,  144,  3,  2, 2,  80,   320,  256, GgmlType::kBF16},
+    Row{"tiny-headdim128-2x1-q8_0", 128,  224,  3,  2, 1, 128,   320,  256, GgmlType::kQ8_0},
+    // Reductions over more than one segment of 256, with a tail.
+    Row{"tiny-segments-6x2-q8_0",   288,  544,  3,  6, 2,  64,   384,  640, GgmlType::kQ8_0},
+    Row{"tiny-segments-4x2-f32",    272,  528,  3,  4, 2,  72,   320,  640, GgmlType::kF32},
+    Row{"tiny-untied-4x2-q8_0",      64,  128,  3,  4, 2,  32,   320,  256, GgmlType::kQ8_0,
+        false},
+    Row{"tiny-bias-6x2-f16",         64,   96,  3,  6, 2,  16,   320,  256, GgmlType::kF16,
+        true, true},
+    Row{"tiny-bias-qknorm-6x2-q8_0", 96,  160,  5,  6, 2,  32,   320,  256, GgmlType::kQ8_0,
+        false, true, true},
+};
+// clang-format on
+
+std::vector<SyntheticSpec> MakeSpecs() {
+  std::vector<SyntheticSpec> specs;
+  for (const Row& row : kRows) {
+    SyntheticSpec spec;
+    spec.name = row.name;
+    spec.dim = row.dim;
+    spec.ffn_dim = row.ffn_dim;
+    spec.num_layers = row.layers;
+    spec.num_heads = row.heads;
+    spec.num_kv_heads = row.kv_heads;
+    spec.head_dim = row.head_dim;
+    spec.vocab_size = row.vocab;
+    spec.context_length = row.context;
+    spec.weight_type = row.type;
+    spec.tied_head = row.tied;
+    spec.qkv_bias = row.bias;
+    spec.qk_norm = row.qk_norm;
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+}  // namespace
 
 std::span<const SyntheticSpec> SyntheticPresets() {
-  static const std::array<SyntheticSpec, 13> presets = {{
-      // The geometry of SmolLM-135M (https://huggingface.co/HuggingFaceTB/SmolLM-135M).
-      {.name = "smollm-135m",
-       .dim = 576,
-       .ffn_dim = 1536,
-       .num_layers = 30,
-       .num_heads = 9,
-       .num_kv_heads = 3,
-       .head_dim = 64,
-       .vocab_size = 49152,
-       .context_length = 2048,
-       .weight_type = GgmlType::kQ8_0},
-      // Three query heads share a KV head; 3, 5 and 9 blocks a row.
-      {.name = "tiny-gqa-9x3-q8_0",
-       .dim = 96,
-       .ffn_dim = 160,
-       .num_layers = 3,
-       .num_heads = 9,
-       .num_kv_heads = 3,
-       .head_dim = 32,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kQ8_0},
-      // Seven query heads share a KV head; the smallest head.
-      {.name = "tiny-gqa-28x4-q4_0",
-       .dim = 64,
-       .ffn_dim = 96,
-       .num_layers = 4,
-       .num_heads = 28,
-       .num_kv_heads = 4,
-       .head_dim = 8,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kQ4_0},
-      {.name = "tiny-mha-4x4-f32",
-       .dim = 32,
-       .ffn_dim = 48,
-       .num_layers = 3,
-       .num_heads = 4,
-       .num_kv_heads = 4,
-       .head_dim = 8,
-       .vocab_size = 288,
-       .context_length = 256,
-       .weight_type = GgmlType::kF32},
-      // Row counts and columns that are no multiple of 16.
-      {.name = "tiny-ragged-3x1-f32",
-       .dim = 44,
-       .ffn_dim = 74,
-       .num_layers = 3,
-       .num_heads = 3,
-       .num_kv_heads = 1,
-       .head_dim = 10,
-       .vocab_size = 301,
-       .context_length = 192,
-       .weight_type = GgmlType::kF32},
-      {.name = "tiny-mqa-4x1-f16",
-       .dim = 64,
-       .ffn_dim = 112,
-       .num_layers = 3,
-       .num_heads = 4,
-       .num_kv_heads = 1,
-       .head_dim = 64,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kF16},
-      {.name = "tiny-headdim80-2x2-bf16",
-       .dim = 80,
-       .ffn_dim = 144,
-       .num_layers = 3,
-       .num_heads = 2,
-       .num_kv_heads = 2,
-       .head_dim = 80,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kBF16},
-      {.name = "tiny-headdim128-2x1-q8_0",
-       .dim = 128,
-       .ffn_dim = 224,
-       .num_layers = 3,
-       .num_heads = 2,
-       .num_kv_heads = 1,
-       .head_dim = 128,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kQ8_0},
-      // Reductions over more than one segment of 256, with a tail.
-      {.name = "tiny-segments-6x2-q8_0",
-       .dim = 288,
-       .ffn_dim = 544,
-       .num_layers = 3,
-       .num_heads = 6,
-       .num_kv_heads = 2,
-       .head_dim = 64,
-       .vocab_size = 384,
-       .context_length = 640,
-       .weight_type = GgmlType::kQ8_0},
-      {.name = "tiny-segments-4x2-f32",
-       .dim = 272,
-       .ffn_dim = 528,
-       .num_layers = 3,
-       .num_heads = 4,
-       .num_kv_heads = 2,
-       .head_dim = 72,
-       .vocab_size = 320,
-       .context_length = 640,
-       .weight_type = GgmlType::kF32},
-      {.name = "tiny-untied-4x2-q8_0",
-       .dim = 64,
-       .ffn_dim = 128,
-       .num_layers = 3,
-       .num_heads = 4,
-       .num_kv_heads = 2,
-       .head_dim = 32,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kQ8_0,
-       .tied_head = false},
-      {.name = "tiny-bias-6x2-f16",
-       .dim = 64,
-       .ffn_dim = 96,
-       .num_layers = 3,
-       .num_heads = 6,
-       .num_kv_heads = 2,
-       .head_dim = 16,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kF16,
-       .qkv_bias = true},
-      {.name = "tiny-bias-qknorm-6x2-q8_0",
-       .dim = 96,
-       .ffn_dim = 160,
-       .num_layers = 5,
-       .num_heads = 6,
-       .num_kv_heads = 2,
-       .head_dim = 32,
-       .vocab_size = 320,
-       .context_length = 256,
-       .weight_type = GgmlType::kQ8_0,
-       .tied_head = false,
-       .qkv_bias = true,
-       .qk_norm = true},
-  }};
-  return presets;
+  static const std::vector<SyntheticSpec> specs = MakeSpecs();
+  return specs;
 }
 
 }  // namespace lockstep
