@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "caches/digest.h"
 #include "caches/error.h"
 #include "engine/model/test_support.h"
 #include "engine/test_models.h"
@@ -61,6 +62,28 @@ TEST(ModelTest, ReadsEveryHyperparameter) {
     EXPECT_EQ(layer.w_down.cols(), 160);
   }
   EXPECT_EQ(model->output().rows(), 320);
+}
+
+// Vectors of equal length are easily taken for each other.
+TEST(ModelTest, EachVectorIsTheTensorOfItsName) {
+  const auto model = PresetModel(kPreset);
+  const auto expect = [&](const std::string& name, const std::vector<float>& values) {
+    const GgufTensor* tensor = model->file().FindTensor(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    EXPECT_EQ(DigestOfBytes(tensor->data), DigestOfFloats(values)) << name;
+  };
+  for (size_t i = 0; i < model->layers().size(); ++i) {
+    const LayerWeights& layer = model->layers()[i];
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    expect(prefix + "attn_norm.weight", layer.attn_norm);
+    expect(prefix + "attn_q.bias", layer.bq);
+    expect(prefix + "attn_k.bias", layer.bk);
+    expect(prefix + "attn_v.bias", layer.bv);
+    expect(prefix + "attn_q_norm.weight", layer.q_norm);
+    expect(prefix + "attn_k_norm.weight", layer.k_norm);
+    expect(prefix + "ffn_norm.weight", layer.ffn_norm);
+  }
+  expect("output_norm.weight", model->output_norm());
 }
 
 TEST(ModelTest, AbsentKeysHaveTheirDefaults) {

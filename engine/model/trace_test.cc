@@ -6,6 +6,7 @@
 #include <set>
 
 #include "caches/simple_kv_cache.h"
+#include "engine/math.h"
 #include "engine/model/test_support.h"
 #include "engine/transformer.h"
 
@@ -177,6 +178,36 @@ TEST_P(TraceOfTest, EmbeddingRowsAreTheTokens) {
                                                          static_cast<size_t>(config_.dim)));
   }
   EXPECT_EQ(Bits(Find(trace, -1, Stage::kEmbedding).rows), Bits(expected));
+}
+
+// QK-norm of each head first, then RoPE, then nothing.
+TEST_P(TraceOfTest, RopeFollowsTheHeadNorms) {
+  Transformer transformer(model_);
+  const KernelTable& kernels = transformer.kernels();
+  const RopeTable rope(config_.rope_dim, config_.rope_theta, 4);
+  RecordingTrace trace;
+  transformer.ForwardUncached(SomeTokens(config_, 4), &trace);
+  const auto expect = [&](Stage before, Stage after, int32_t heads, auto weight_of) {
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      std::vector<float> rows = Find(trace, layer, before).rows;
+      const std::vector<float>& weight = weight_of(model_->layers()[static_cast<size_t>(layer)]);
+      for (int32_t i = 0; i < 4 * heads; ++i) {
+        float* head = rows.data() + i * config_.head_dim;
+        if (!weight.empty()) {
+          kernels.rms_norm(head, weight.data(), config_.head_dim, config_.rms_eps, head);
+        }
+        kernels.rope_interleaved(head, 1, config_.head_dim, config_.rope_dim,
+                                 rope.cos(i / heads).data(), rope.sin(i / heads).data());
+      }
+      EXPECT_EQ(Bits(rows), Bits(Find(trace, layer, after).rows)) << StageName(after);
+    }
+  };
+  expect(
+      Stage::kQuery, Stage::kQueryRope, config_.num_heads,
+      [](const LayerWeights& w) -> const auto& { return w.q_norm; });
+  expect(
+      Stage::kKey, Stage::kKeyRope, config_.num_kv_heads,
+      [](const LayerWeights& w) -> const auto& { return w.k_norm; });
 }
 
 // The first rope.dimension_count elements of each head turn with the position, the others never.

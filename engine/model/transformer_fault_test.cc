@@ -52,27 +52,20 @@ class ThrowingStepTest : public ::testing::TestWithParam<Scenario> {
     transformer_ = std::make_unique<Transformer>(
         model_, TransformerOptions{.max_step_tokens = GetParam().max_step_tokens});
     tokens_ = SomeTokens(model_->config(), static_cast<int32_t>(GetParam().positions.size()));
-  }
-
-  std::unique_ptr<ProbeCache> HeldCache() {
-    auto cache = NewProbe(*model_, kMaxLength);
     const int32_t held = GetParam().held;
     if (held > 0) {
-      transformer_->Forward(SomeTokens(model_->config(), held + 1) /* other tokens than the step */,
-                            Iota(0, held + 1), *cache);
-      cache->Rollback(held);
+      // Not the tokens of the step, so that an overwritten row shows.
+      const auto tokens = SomeTokens(model_->config(), held + 1);
+      transformer_->Forward(std::span(tokens).subspan(1), Iota(0, held), held_);
     }
-    return cache;
+    const auto surviving = HeldCache();
+    surviving->Rollback(SurvivingLength());
+    surviving_ = DigestOfCache(surviving->inner());
   }
+
+  std::unique_ptr<ProbeCache> HeldCache() { return std::make_unique<ProbeCache>(held_.Fork()); }
 
   int32_t SurvivingLength() const { return std::min(GetParam().held, GetParam().positions[0]); }
-
-  // What must be there after the throw: the old rows below the step.
-  Digest Surviving() {
-    const auto cache = HeldCache();
-    cache->Rollback(SurvivingLength());
-    return DigestOfCache(cache->inner());
-  }
 
   void ExpectUndone(ProbeCache& cache, const std::string& where) {
     for (int32_t layer = 0; layer < model_->config().num_layers; ++layer) {
@@ -80,15 +73,17 @@ class ThrowingStepTest : public ::testing::TestWithParam<Scenario> {
       // No reservation is left open: committing the step's rows must be refused [C2].
       EXPECT_THROW(cache.inner().CommitSlot(layer, GetParam().positions), std::logic_error);
     }
-    EXPECT_EQ(DigestOfCache(cache.inner()), Surviving()) << where;
+    EXPECT_EQ(DigestOfCache(cache.inner()), surviving_) << where;
   }
 
   std::span<const float> Step(KvCache& cache, TraceSink* trace = nullptr) {
     return transformer_->Forward(tokens_, GetParam().positions, cache, trace);
   }
 
-  std::shared_ptr<const Model> model_ = PresetModel("tiny-gqa-28x4-q4_0");
+  std::shared_ptr<const Model> model_ = PresetModel("tiny-mha-4x4-f32");
   std::unique_ptr<Transformer> transformer_;
+  SimpleKvCache held_{model_->config().geometry(kMaxLength)};  // as it is before the step
+  Digest surviving_;  // of the old rows below the step, which is what a throw must leave
   std::vector<int32_t> tokens_;
 };
 
@@ -143,12 +138,10 @@ TEST_P(ThrowingStepTest, InTheHookIsUndone) {
       model_, TransformerOptions{.hook = &hook, .max_step_tokens = GetParam().max_step_tokens});
   for (int32_t layer = 0; layer < model_->config().num_layers; ++layer) {
     for (Projection projection : {Projection::kQuery, Projection::kKey, Projection::kValue}) {
-      hook.at_layer = -1;
       const auto cache = HeldCache();
       hook.at_layer = layer;
       hook.at_projection = projection;
       EXPECT_THROW(Step(*cache), Planted);
-      hook.at_layer = -1;
       ExpectUndone(*cache, "hook at layer " + std::to_string(layer));
     }
   }

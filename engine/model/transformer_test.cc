@@ -62,7 +62,7 @@ TEST_P(TransformerTest, CuttingThePrefillChangesNoBit) {
   Transformer whole(model_);
   const auto reference = NewProbe(*model_, 32);
   const Outcome expected = Step(whole, *reference, tokens, Iota(0, kTokens));
-  for (int32_t step : {1, 2, 3, 7, 18, 19, 20}) {
+  for (int32_t step : {1, 3, 18, 19, 20}) {
     Transformer pieces(model_, {.max_step_tokens = step});
     const auto cache = NewProbe(*model_, 32);
     EXPECT_EQ(Step(pieces, *cache, tokens, Iota(0, kTokens)), expected) << step;
@@ -234,6 +234,40 @@ class BiasHook final : public ProjectionHook {
  private:
   const Model& model_;
 };
+
+// Reserve, compute in place, commit, read: [R4] leaves the slot to the writer until the commit, and
+// what is committed is finished.
+TEST(TransformerHookTest, RowsAreFinishedBetweenReserveAndCommit) {
+  const auto model = PresetModel("tiny-bias-qknorm-6x2-q8_0");
+  std::string events;
+  std::vector<LayerDigest> committed;
+  class EventHook final : public ProjectionHook {
+   public:
+    explicit EventHook(std::string* events) : events_(*events) {}
+    void Apply(int32_t, Projection projection, std::span<const float>, std::span<float>,
+               int32_t) const override {
+      events_ += "qkv"[static_cast<int>(projection)];
+    }
+
+   private:
+    std::string& events_;
+  };
+  const EventHook hook(&events);
+  Transformer transformer(model, {.hook = &hook});
+  const auto cache = NewProbe(*model, 16);
+  cache->on_call = [&](CacheCall call, int32_t layer, bool before) {
+    if (before) events += "RCUVQ"[static_cast<int>(call)];
+    if (call == CacheCall::kCommit && !before) {
+      committed.push_back(DigestOfLayer(cache->inner(), layer));
+    }
+  };
+  transformer.Forward(SomeTokens(model->config(), 3), Iota(0, 3), *cache);
+  EXPECT_EQ(events, "RqkvCVRqkvCVRqkvCVRqkvCVRqkvCV");
+  ASSERT_EQ(committed.size(), 5u);
+  for (int32_t layer = 0; layer < 5; ++layer) {
+    EXPECT_EQ(DigestOfLayer(cache->inner(), layer), committed[static_cast<size_t>(layer)]);
+  }
+}
 
 TEST(TransformerHookTest, AddingTheBiasByHookGivesTheSameBits) {
   for (const char* preset : {"tiny-bias-6x2-f16", "tiny-bias-qknorm-6x2-q8_0"}) {
