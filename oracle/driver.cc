@@ -40,6 +40,8 @@ class Execution {
     seconds_ += stopwatch.seconds();
   }
 
+  void Rollback(int32_t length) { counting_.Rollback(length); }
+
   // After a step that was compared and found equal.
   void Accept() {
     logits_digest_.AddFloats(logits_);
@@ -224,42 +226,92 @@ PathCounts& PathCounts::operator+=(const PathCounts& other) {
   return *this;
 }
 
-DriverResult RunLockstep(const DriverOptions& options, const Side& subject_side,
-                         const Side& oracle_side) {
-  LS_CHECK(!options.prompt.empty(), "an empty prompt");
-  Execution subject(options, subject_side);
-  Execution oracle(options, oracle_side);
+namespace {
 
-  DriverResult result;
-  std::vector<int32_t> tokens = options.prompt;
-  std::vector<int32_t> positions(tokens.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  for (int32_t step = 0; step <= options.decode_steps; ++step) {
-    if (options.on_step) options.on_step(step);
+// The two executions and what came of comparing them so far.
+class Lockstep {
+ public:
+  Lockstep(const DriverOptions& options, const Side& subject, const Side& oracle)
+      : options_(options), subject_(options, subject), oracle_(options, oracle) {}
+
+  // Runs and compares one step; false when something differs, and nothing may follow.
+  bool Step(std::span<const int32_t> tokens, std::span<const int32_t> positions) {
+    if (options_.on_step) options_.on_step(result_.steps);
     // A row that changed since the last comparison has no other cause than time passing.
-    result.difference = CacheDifference(subject, oracle);
-    if (result.difference) result.difference->kind = Difference::Kind::kBetweenSteps;
-    if (!result.difference) {
-      std::thread oracle_thread([&] { oracle.Step(tokens, positions); });
-      subject.Step(tokens, positions);
+    result_.difference = CacheDifference(subject_, oracle_);
+    if (result_.difference) {
+      result_.difference->kind = Difference::Kind::kBetweenSteps;
+    } else {
+      std::thread oracle_thread([&] { oracle_.Step(tokens, positions); });
+      subject_.Step(tokens, positions);
       oracle_thread.join();
-      result.difference = Compare(subject, oracle, positions.front(),
-                                  static_cast<int32_t>(positions.size()), options.compare_storage);
+      result_.difference =
+          Compare(subject_, oracle_, positions.front(), static_cast<int32_t>(positions.size()),
+                  options_.compare_storage);
     }
-    if (result.difference) {
-      result.difference->step = step;
-      break;
-    }
-    subject.Accept();
-    oracle.Accept();
-    ++result.steps;
-    const int32_t next = positions.back() + 1;
-    tokens.assign(1, subject.tokens().back());
-    positions.assign(1, next);
+    if (Stopped()) return false;
+    subject_.Accept();
+    oracle_.Accept();
+    ++result_.steps;
+    return true;
   }
-  result.subject = subject.Result();
-  result.oracle = oracle.Result();
-  return result;
+
+  // The last step's token at the next position.
+  bool Decode() {
+    const int32_t token = subject_.tokens().back();
+    const int32_t position = subject_.cache().current_length();
+    return Step({&token, 1}, {&position, 1});
+  }
+
+  // Rolls both sides back by `rows`, then decodes as many again, beginning with another token than
+  // the one that was there, so that a rejected row that comes back is not the right one by chance.
+  bool RollbackAndRedo(int32_t rows) {
+    const int32_t length = subject_.cache().current_length() - rows;
+    subject_.Rollback(length);
+    oracle_.Rollback(length);
+    result_.difference = LengthDifference(subject_, oracle_);
+    if (Stopped()) return false;
+    const int32_t vocab_size = options_.model->config().vocab_size;
+    const int32_t token = (subject_.tokens().back() + 1) % vocab_size;
+    if (!Step({&token, 1}, {&length, 1})) return false;
+    for (int32_t i = 1; i < rows; ++i) {
+      if (!Decode()) return false;
+    }
+    return true;
+  }
+
+  DriverResult Finish() {
+    result_.subject = subject_.Result();
+    result_.oracle = oracle_.Result();
+    return std::move(result_);
+  }
+
+ private:
+  bool Stopped() {
+    if (!result_.difference) return false;
+    result_.difference->step = result_.steps;
+    return true;
+  }
+
+  const DriverOptions& options_;
+  Execution subject_;
+  Execution oracle_;
+  DriverResult result_;
+};
+
+}  // namespace
+
+DriverResult RunLockstep(const DriverOptions& options, const Side& subject, const Side& oracle) {
+  LS_CHECK(!options.prompt.empty(), "an empty prompt");
+  LS_CHECK(options.redo_steps <= options.decode_steps, "{} of {} decode steps to redo",
+           options.redo_steps, options.decode_steps);
+  Lockstep run(options, subject, oracle);
+  std::vector<int32_t> positions(options.prompt.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  bool equal = run.Step(options.prompt, positions);
+  for (int32_t i = 0; equal && i < options.decode_steps; ++i) equal = run.Decode();
+  if (equal && options.redo_steps > 0) run.RollbackAndRedo(options.redo_steps);
+  return run.Finish();
 }
 
 }  // namespace lockstep

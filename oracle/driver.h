@@ -52,6 +52,7 @@ struct DriverOptions {
   const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
   std::vector<int32_t> prompt;           // token ids of the prefill, not empty
   int32_t decode_steps = 0;
+  int32_t redo_steps = 0;  // of them, rolled back at the end and decoded anew with other tokens
   int32_t max_step_tokens = 512;              // TransformerOptions
   bool compare_storage = false;               // both caches are of one kind: stored bytes too [X2]
   std::function<void(int32_t step)> on_step;  // progress, may be empty

@@ -36,6 +36,9 @@ RowSemantics SemanticsOf(const CacheSpec& kind) {
 
 PathRule RuleOf(const CacheSpec& kind) { return {kind.grants_host_slots, kind.block_size}; }
 
+// Decode steps that are rolled back and done again, as speculative decoding does.
+constexpr int32_t kRedoSteps = 2;
+
 class Verification {
  public:
   explicit Verification(const VerifyOptions& options)
@@ -46,6 +49,7 @@ class Verification {
     driver_.kernels = options.kernels;
     driver_.prompt = options.prompt;
     driver_.decode_steps = options.decode_steps;
+    driver_.redo_steps = std::min(kRedoSteps, options.decode_steps);
   }
 
   void Run(const CacheSpec& kind) {
@@ -144,8 +148,8 @@ class Verification {
   DriverResult Drive(const std::string& name, const Side& subject, const Side& oracle) {
     if (options_.on_progress) {
       driver_.on_step = [this, &name](int32_t step) {
-        options_.on_progress(
-            fmt::format("{}: step {} of {}", name, step + 1, options_.decode_steps + 1));
+        options_.on_progress(fmt::format("{}: step {} of {}", name, step + 1,
+                                         driver_.decode_steps + driver_.redo_steps + 1));
       };
     }
     const DriverResult run = RunLockstep(driver_, subject, oracle);

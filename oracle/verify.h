@@ -1,5 +1,5 @@
 // `lockstep verify`: for every cache kind, direct write path against legacy path against the model
-// cache, over one model and one prompt.
+// cache, over one model and one prompt: prefill, decode steps, then a rollback and other tokens.
 #ifndef LOCKSTEP_ORACLE_VERIFY_H_
 #define LOCKSTEP_ORACLE_VERIFY_H_
 
