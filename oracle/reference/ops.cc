@@ -1,0 +1,257 @@
+#include "oracle/reference/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "caches/check.h"
+
+namespace lockstep::oracle {
+namespace {
+
+constexpr double kUnit = 0x1p-24;
+constexpr double kSecondOrder = 1.01;
+// Where binary32 underflows, errors are absolute. Below every number that matters to a logit.
+constexpr double kTiny = 1e-36;
+
+double Up(int64_t value, int64_t divisor) {
+  return static_cast<double>((value + divisor - 1) / divisor);
+}
+
+// Roundings on the way of one term through tree16 over n terms, and through seg256.
+double Tree16Depth(int64_t n) { return Up(n, 16) + 4; }
+double Seg256Depth(int64_t n) {
+  return static_cast<double>(std::min<int64_t>(n, 256)) + Up(n, 256);
+}
+
+// One row rounded to 8-bit codes in blocks of 32, as numbers: code * d.
+std::vector<double> RoundToCodes(const double* x, int64_t n, Codes codes) {
+  std::vector<double> rounded;
+  for (int64_t begin = 0; begin < n; begin += 32) {
+    float amax = 0;
+    for (int64_t i = begin; i < begin + 32; ++i) {
+      amax = std::max(amax, std::fabs(static_cast<float>(x[i])));
+    }
+    const float d = amax / 127.0f;
+    const float id = amax == 0 ? 0.0f : 127.0f / amax;
+    for (int64_t i = begin; i < begin + 32; ++i) {
+      const float scaled = static_cast<float>(x[i]) * id;
+      const double code = codes == Codes::kNearest ? std::nearbyint(scaled) : std::trunc(scaled);
+      rounded.push_back(std::clamp(code, -127.0, 127.0) * d);
+    }
+  }
+  return rounded;
+}
+
+// One output: the sum, and its bound.
+std::pair<double, double> DotFloat(const double* w, const double* x, int64_t n) {
+  double sum = 0, magnitude = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    sum += w[k] * x[k];
+    magnitude += std::fabs(w[k] * x[k]);
+  }
+  return {sum, Seg256Depth(n) * kUnit * magnitude};
+}
+
+// The sum inside a block is exact in integers; its product with both scales, and the chain over
+// blocks, are not.
+std::pair<double, double> DotCodes(const double* w, const double* x, int64_t n) {
+  double sum = 0, magnitude = 0;
+  for (int64_t begin = 0; begin < n; begin += 32) {
+    double block = 0;
+    for (int64_t k = begin; k < begin + 32; ++k) block += w[k] * x[k];
+    sum += block;
+    magnitude += std::fabs(block);
+  }
+  const double depth = static_cast<double>(std::min<int64_t>(n / 32, 8)) + Up(n, 256) + 1;
+  return {sum, depth * kUnit * magnitude};
+}
+
+}  // namespace
+
+Rows Exact(Rows rows) {
+  std::ranges::fill(rows.bounds, 0.0);
+  return rows;
+}
+
+Rows RmsNorm(const Rows& x, const std::vector<double>& weight, double eps) {
+  const auto n = static_cast<int64_t>(weight.size());
+  LS_CHECK(n > 0 && x.width % n == 0, "rows of {} normed in runs of {}", x.width, n);
+  Rows y(x.n, x.width);
+  for (int64_t begin = 0; begin < x.n * x.width; begin += n) {
+    const double* in = x.values.data() + begin;
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += in[i] * in[i];
+    const double r = 1 / std::sqrt(sum / static_cast<double>(n) + eps);
+    // All terms are positive, so their errors stay relative; the root halves them.
+    const double relative = ((Tree16Depth(n) + 2) / 2 + 4) * kUnit * kSecondOrder;
+    for (int64_t i = 0; i < n; ++i) {
+      const double value = in[i] * r * weight[static_cast<size_t>(i)];
+      y.values[static_cast<size_t>(begin + i)] = value;
+      y.bounds[static_cast<size_t>(begin + i)] = relative * std::fabs(value) + kTiny;
+    }
+  }
+  return y;
+}
+
+Rows MatMul(const Matrix& w, const Rows& x, Codes codes) {
+  LS_CHECK(w.cols() == x.width, "a matrix of {} columns and rows of {}", w.cols(), x.width);
+  const bool rounds = w.quantized() && codes != Codes::kNone;
+  std::vector<std::vector<double>> input;  // [n][width]
+  for (int64_t t = 0; t < x.n; ++t) {
+    input.push_back(rounds ? RoundToCodes(x.row(t), x.width, codes)
+                           : std::vector<double>(x.row(t), x.row(t) + x.width));
+  }
+  Rows y(x.n, w.rows());
+  std::vector<double> weights;
+  for (int64_t r = 0; r < w.rows(); ++r) {
+    w.Row(r, &weights);
+    for (int64_t t = 0; t < x.n; ++t) {
+      const double* in = input[static_cast<size_t>(t)].data();
+      const auto [sum, bound] = (rounds ? DotCodes : DotFloat)(weights.data(), in, x.width);
+      y.row(t)[r] = sum;
+      y.bound(t)[r] = bound * kSecondOrder + kTiny;
+    }
+  }
+  return y;
+}
+
+void AddBias(const std::vector<double>& bias, Rows* y) {
+  if (bias.empty()) return;
+  for (int64_t t = 0; t < y->n; ++t) {
+    for (int64_t i = 0; i < y->width; ++i) {
+      y->row(t)[i] += bias[static_cast<size_t>(i)];
+      y->bound(t)[i] += kUnit * std::fabs(y->row(t)[i]) * kSecondOrder;
+    }
+  }
+}
+
+Rows Residual(const Rows& x, const Rows& y) {
+  Rows sum(x.n, x.width);
+  for (size_t i = 0; i < sum.values.size(); ++i) {
+    sum.values[i] = x.values[i] + y.values[i];
+    sum.bounds[i] = y.bounds[i] + kUnit * std::fabs(sum.values[i]) * kSecondOrder;
+  }
+  return sum;
+}
+
+Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& shape) {
+  Rows y = x;
+  const int64_t half = shape.rope_dim / 2;
+  for (int64_t t = 0; t < x.n; ++t) {
+    for (int64_t head = 0; head < x.width; head += shape.head_dim) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.rope_dim);
+        const double angle = static_cast<double>(positions[static_cast<size_t>(t)]) *
+                             std::pow(shape.theta, exponent);
+        const double c = std::cos(angle), s = std::sin(angle);
+        const int64_t at_a = head + (shape.halves ? i : 2 * i);
+        const int64_t at_b = head + (shape.halves ? i + half : 2 * i + 1);
+        const double a = x.row(t)[at_a], b = x.row(t)[at_b];
+        y.row(t)[at_a] = a * c - b * s;
+        y.row(t)[at_b] = a * s + b * c;
+        // Both tables are rounded, one product is, and the fma.
+        const auto bound = [&](double first, double second, double result) {
+          return (std::fabs(first) + 2 * std::fabs(second) + std::fabs(result)) * kUnit *
+                     kSecondOrder +
+                 kTiny;
+        };
+        const double bound_a = x.bound(t)[at_a], bound_b = x.bound(t)[at_b];
+        y.bound(t)[at_a] =
+            bound(a * c, b * s, y.row(t)[at_a]) + bound_a * std::fabs(c) + bound_b * std::fabs(s);
+        y.bound(t)[at_b] =
+            bound(a * s, b * c, y.row(t)[at_b]) + bound_a * std::fabs(s) + bound_b * std::fabs(c);
+      }
+    }
+  }
+  return y;
+}
+
+namespace {
+
+// One head of one query: weights[p] sums to 1, and errors[p] bounds the relative error of each
+// exponential, up to a factor that all of them share and that the division takes out again.
+struct Softmax {
+  std::vector<double> weights;
+  std::vector<double> errors;
+};
+
+Softmax SoftmaxOf(const AttentionInput& input, const double* q, const Rows& keys, int64_t offset,
+                  int64_t visible) {
+  Softmax softmax;
+  std::vector<double> magnitudes;
+  for (int64_t p = 0; p < visible; ++p) {
+    const double* k = keys.row(p) + offset;
+    double dot = 0, magnitude = 0;
+    for (int64_t d = 0; d < input.head_dim; ++d) {
+      dot += q[d] * k[d];
+      magnitude += std::fabs(q[d] * k[d]);
+    }
+    softmax.weights.push_back(dot * input.scale);
+    magnitudes.push_back(magnitude * input.scale);
+  }
+  const double top = *std::ranges::max_element(softmax.weights);
+  double sum = 0;
+  for (size_t p = 0; p < softmax.weights.size(); ++p) {
+    const double below = softmax.weights[p] - top;
+    // The dot product, the rounded scale and its product; the subtraction; the exponential (1 ulp).
+    const double score = (Tree16Depth(input.head_dim) + 3) * magnitudes[p];
+    softmax.errors.push_back((score + std::fabs(below) + 2) * kUnit);
+    softmax.weights[p] = std::exp(below);
+    sum += softmax.weights[p];
+  }
+  for (double& weight : softmax.weights) weight /= sum;
+  return softmax;
+}
+
+}  // namespace
+
+Rows Attention(const AttentionInput& input, const Rows& query, const Rows& keys,
+               const Rows& values) {
+  Rows out(query.n, query.width);
+  const int64_t group = input.heads / input.kv_heads;
+  for (int64_t t = 0; t < query.n; ++t) {
+    const int64_t visible = input.visible[static_cast<size_t>(t)];
+    for (int64_t h = 0; h < input.heads; ++h) {
+      const int64_t kv_head = input.head_modulo ? h % input.kv_heads : h / group;
+      const int64_t offset = kv_head * input.head_dim;
+      const double* q = query.row(t) + h * input.head_dim;
+      const Softmax softmax = SoftmaxOf(input, q, keys, offset, visible);
+      double shared = Tree16Depth(visible) + 1;  // of the sum, and the division, in units
+      for (size_t p = 0; p < softmax.weights.size(); ++p) {
+        shared += softmax.weights[p] * softmax.errors[p] / kUnit;
+      }
+      for (int64_t d = 0; d < input.head_dim; ++d) {
+        double sum = 0, error = 0;
+        for (int64_t p = 0; p < visible; ++p) {
+          const auto at = static_cast<size_t>(p);
+          const double term = softmax.weights[at] * values.row(p)[offset + d];
+          sum += term;
+          error += std::fabs(term) * (softmax.errors[at] + Seg256Depth(visible) * kUnit);
+        }
+        out.row(t)[h * input.head_dim + d] = sum;
+        out.bound(t)[h * input.head_dim + d] =
+            (error + std::fabs(sum) * shared * kUnit) * kSecondOrder + kTiny;
+      }
+    }
+  }
+  return out;
+}
+
+Rows SwiGlu(const Rows& gate, const Rows& up) {
+  Rows y(gate.n, gate.width);
+  constexpr double kSteepest = 1.1;  // |d silu(g) / dg| stays below
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const double g = gate.values[i];
+    const double silu = g / (1 + std::exp(-g));
+    y.values[i] = silu * up.values[i];
+    // The exponential (1 ulp), the sum, the division, the product.
+    y.bounds[i] = (kSteepest * gate.bounds[i] * std::fabs(up.values[i]) +
+                   std::fabs(silu) * up.bounds[i] + 6 * kUnit * std::fabs(y.values[i])) *
+                      kSecondOrder +
+                  kTiny * (1 + std::fabs(up.values[i]));
+  }
+  return y;
+}
+
+}  // namespace lockstep::oracle

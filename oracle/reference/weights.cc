@@ -1,0 +1,144 @@
+#include "oracle/reference/weights.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <limits>
+
+#include "caches/check.h"
+#include "caches/error.h"
+#include "oracle/model_rows.h"
+
+namespace lockstep::oracle {
+namespace {
+
+constexpr int64_t kAny = std::numeric_limits<int32_t>::max();
+
+uint64_t LittleEndian(const std::byte* at, int bytes) {
+  uint64_t value = 0;
+  for (int i = bytes - 1; i >= 0; --i) value = value << 8 | std::to_integer<uint64_t>(at[i]);
+  return value;
+}
+
+// Elements [0, n) of consecutive blocks.
+void Decode(GgmlType type, const std::byte* at, int64_t n, std::vector<double>* values) {
+  values->resize(static_cast<size_t>(n));
+  double* out = values->data();
+  switch (type) {
+    case GgmlType::kF32:
+      for (int64_t i = 0; i < n; ++i) {
+        out[i] = std::bit_cast<float>(static_cast<uint32_t>(LittleEndian(at + 4 * i, 4)));
+      }
+      return;
+    case GgmlType::kF16:
+      for (int64_t i = 0; i < n; ++i) {
+        out[i] = ValueOfF16(static_cast<uint16_t>(LittleEndian(at + 2 * i, 2)));
+      }
+      return;
+    case GgmlType::kBF16:
+      for (int64_t i = 0; i < n; ++i) {
+        out[i] = ValueOfBf16(static_cast<uint16_t>(LittleEndian(at + 2 * i, 2)));
+      }
+      return;
+    case GgmlType::kQ8_0:
+      for (int64_t b = 0; b < n / 32; ++b) ValuesOfQ8_0(at + 34 * b, out + 32 * b);
+      return;
+    case GgmlType::kQ4_0:
+      for (int64_t b = 0; b < n / 32; ++b) ValuesOfQ4_0(at + 18 * b, out + 32 * b);
+      return;
+  }
+  LS_CHECK(false, "weight type {}", static_cast<uint32_t>(type));
+}
+
+std::vector<double> Vector(const GgufFile& file, const std::string& name, int64_t elements) {
+  const std::vector<int64_t> shape = {elements};
+  const GgufTensor& tensor = file.RequireTensor(name, shape);
+  std::vector<double> values;
+  Decode(tensor.type, tensor.data.data(), elements, &values);
+  return values;
+}
+
+std::vector<double> OptionalVector(const GgufFile& file, const std::string& name,
+                                   int64_t elements) {
+  if (file.FindTensor(name) == nullptr) return {};
+  return Vector(file, name, elements);
+}
+
+Hyperparameters ReadHyperparameters(const GgufFile& file) {
+  const std::string& architecture = file.RequireString("general.architecture");
+  if (architecture != "llama") {
+    throw Error({file.path(), fmt::format("architecture '{}' has no reference", architecture),
+                 "use a llama model"});
+  }
+  Hyperparameters hp;
+  hp.dim = file.RequireInt("llama.embedding_length", 1, kAny);
+  hp.ffn_dim = file.RequireInt("llama.feed_forward_length", 1, kAny);
+  hp.layers = file.RequireInt("llama.block_count", 1, kAny);
+  hp.heads = file.RequireInt("llama.attention.head_count", 1, kAny);
+  hp.kv_heads = file.FindInt("llama.attention.head_count_kv", 1, hp.heads).value_or(hp.heads);
+  hp.head_dim = file.FindInt("llama.attention.key_length", 1, kAny).value_or(hp.dim / hp.heads);
+  hp.rope_dim = file.FindInt("llama.rope.dimension_count", 1, hp.head_dim).value_or(hp.head_dim);
+  hp.rope_theta = file.FindFloat("llama.rope.freq_base").value_or(10000.0);
+  hp.eps = static_cast<float>(file.RequireFloat("llama.attention.layer_norm_rms_epsilon"));
+  const GgufTensor* embedding = file.FindTensor("token_embd.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2) {
+    throw Error({file.path(), "there is no matrix 'token_embd.weight'", "the model is incomplete"});
+  }
+  hp.vocab = embedding->shape[1];
+  return hp;
+}
+
+LayerTensors ReadLayer(const GgufFile& file, const Hyperparameters& hp, int64_t layer) {
+  const auto name = [&](const char* suffix) { return fmt::format("blk.{}.{}", layer, suffix); };
+  const int64_t q_dim = hp.heads * hp.head_dim;
+  const int64_t kv_dim = hp.kv_heads * hp.head_dim;
+  LayerTensors t;
+  t.attn_norm = Vector(file, name("attn_norm.weight"), hp.dim);
+  t.ffn_norm = Vector(file, name("ffn_norm.weight"), hp.dim);
+  t.q = Matrix(file, name("attn_q.weight"), q_dim, hp.dim);
+  t.k = Matrix(file, name("attn_k.weight"), kv_dim, hp.dim);
+  t.v = Matrix(file, name("attn_v.weight"), kv_dim, hp.dim);
+  t.out = Matrix(file, name("attn_output.weight"), hp.dim, q_dim);
+  t.gate = Matrix(file, name("ffn_gate.weight"), hp.ffn_dim, hp.dim);
+  t.up = Matrix(file, name("ffn_up.weight"), hp.ffn_dim, hp.dim);
+  t.down = Matrix(file, name("ffn_down.weight"), hp.dim, hp.ffn_dim);
+  t.q_bias = OptionalVector(file, name("attn_q.bias"), q_dim);
+  t.k_bias = OptionalVector(file, name("attn_k.bias"), kv_dim);
+  t.v_bias = OptionalVector(file, name("attn_v.bias"), kv_dim);
+  t.q_norm = OptionalVector(file, name("attn_q_norm.weight"), hp.head_dim);
+  t.k_norm = OptionalVector(file, name("attn_k_norm.weight"), hp.head_dim);
+  return t;
+}
+
+}  // namespace
+
+Matrix::Matrix(const GgufFile& file, const std::string& name, int64_t rows, int64_t cols)
+    : rows_(rows), cols_(cols) {
+  const std::vector<int64_t> shape = {cols, rows};  // ggml order
+  const GgufTensor& tensor = file.RequireTensor(name, shape);
+  type_ = tensor.type;
+  data_ = tensor.data;
+}
+
+void Matrix::Row(int64_t row, std::vector<double>* values) const {
+  LS_CHECK(row >= 0 && row < rows_, "row {} of {}", row, rows_);
+  const int64_t row_bytes = static_cast<int64_t>(data_.size()) / rows_;
+  Decode(type_, data_.data() + row * row_bytes, cols_, values);
+}
+
+Weights ReadWeights(std::shared_ptr<const GgufFile> file) {
+  Weights weights;
+  weights.hp = ReadHyperparameters(*file);
+  const Hyperparameters& hp = weights.hp;
+  weights.embedding = Matrix(*file, "token_embd.weight", hp.vocab, hp.dim);
+  const bool tied = file->FindTensor("output.weight") == nullptr;
+  weights.head = tied ? weights.embedding : Matrix(*file, "output.weight", hp.vocab, hp.dim);
+  weights.final_norm = Vector(*file, "output_norm.weight", hp.dim);
+  for (int64_t layer = 0; layer < hp.layers; ++layer) {
+    weights.layers.push_back(ReadLayer(*file, hp, layer));
+  }
+  weights.file = std::move(file);
+  return weights;
+}
+
+}  // namespace lockstep::oracle

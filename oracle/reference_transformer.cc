@@ -1,0 +1,237 @@
+#include "oracle/reference_transformer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "caches/check.h"
+#include "oracle/reference/ops.h"
+#include "oracle/reference/weights.h"
+
+namespace lockstep {
+
+using oracle::Rows;
+
+struct ReferenceTransformer::Impl {
+  // Sees each stage as it was computed and says what the later stages are computed from.
+  using Hook = std::function<Rows(int64_t layer, Stage stage, Rows rows)>;
+
+  oracle::Weights weights;
+  ReferenceOptions options;
+
+  bool Has(ReferenceFault fault) const { return options.fault == fault; }
+
+  oracle::Codes Codes() const {
+    if (!options.quantize_activations) return oracle::Codes::kNone;
+    return Has(ReferenceFault::kTruncatedCodes) ? oracle::Codes::kTruncated
+                                                : oracle::Codes::kNearest;
+  }
+
+  Rows MatMul(const oracle::Matrix& w, const Rows& x) const {
+    return oracle::MatMul(w, x, Codes());
+  }
+
+  Rows Project(const oracle::Matrix& w, const std::vector<double>& bias, const Rows& x) const {
+    Rows y = MatMul(w, x);
+    oracle::AddBias(bias, &y);
+    return y;
+  }
+
+  Rows Norm(const Rows& x, const std::vector<double>& weight) const {
+    const std::vector<double> ones(weight.size(), 1.0);
+    const auto& used = Has(ReferenceFault::kNoNormWeight) ? ones : weight;
+    if (!Has(ReferenceFault::kEpsOutside)) return oracle::RmsNorm(x, used, weights.hp.eps);
+    // 1 / (sqrt(m) + eps) is 1 / sqrt(m + (2 sqrt(m) + eps) eps): another eps for each row.
+    Rows y = oracle::RmsNorm(x, used, 0);
+    for (int64_t t = 0; t < x.n; ++t) {
+      double sum = 0;
+      for (int64_t i = 0; i < x.width; ++i) sum += x.row(t)[i] * x.row(t)[i];
+      const double root = std::sqrt(sum / static_cast<double>(x.width));
+      for (int64_t i = 0; i < x.width; ++i) y.row(t)[i] *= root / (root + weights.hp.eps);
+    }
+    return y;
+  }
+
+  Rows Rotate(Rows x, const std::vector<double>& head_norm, std::vector<int64_t> positions) const {
+    if (!head_norm.empty())
+      x = oracle::RmsNorm(x, head_norm, weights.hp.eps);
+    else
+      x = oracle::Exact(std::move(x));
+    if (Has(ReferenceFault::kRopeNextPosition)) {
+      for (int64_t& position : positions) ++position;
+    }
+    return oracle::Rope(x, positions,
+                        {.head_dim = weights.hp.head_dim,
+                         .rope_dim = weights.hp.rope_dim,
+                         .theta = weights.hp.rope_theta,
+                         .halves = Has(ReferenceFault::kRopeHalves)});
+  }
+
+  // The rows of a step where they belong, zeros between them.
+  static Rows ByPosition(const Rows& x, std::span<const int64_t> positions) {
+    Rows all(positions.back() + 1, x.width);
+    for (int64_t t = 0; t < x.n; ++t) {
+      std::copy_n(x.row(t), x.width, all.row(positions[static_cast<size_t>(t)]));
+    }
+    return all;
+  }
+
+  Rows Attend(const Rows& q, const Rows& k, const Rows& v,
+              std::span<const int64_t> positions) const {
+    const oracle::Hyperparameters& hp = weights.hp;
+    oracle::AttentionInput input;
+    input.heads = hp.heads;
+    input.kv_heads = hp.kv_heads;
+    input.head_dim = hp.head_dim;
+    input.scale =
+        Has(ReferenceFault::kNoScale) ? 1.0 : 1.0 / std::sqrt(static_cast<double>(hp.head_dim));
+    input.head_modulo = Has(ReferenceFault::kHeadModulo);
+    for (int64_t position : positions) {
+      int64_t visible = position + 1;
+      if (Has(ReferenceFault::kMaskSelf)) visible = std::max<int64_t>(1, visible - 1);
+      if (Has(ReferenceFault::kFutureVisible)) {
+        visible = std::min(visible + 1, positions.back() + 1);
+      }
+      input.visible.push_back(visible);
+    }
+    return oracle::Attention(input, q, ByPosition(k, positions), ByPosition(v, positions));
+  }
+
+  Rows Embed(std::span<const int32_t> tokens) const {
+    Rows x(static_cast<int64_t>(tokens.size()), weights.hp.dim);
+    std::vector<double> row;
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      weights.embedding.Row(tokens[t], &row);
+      std::ranges::copy(row, x.row(static_cast<int64_t>(t)));
+    }
+    return x;
+  }
+
+  Rows AttentionBlock(int64_t layer, const Rows& x, const std::vector<int64_t>& positions,
+                      const Hook& hook) const {
+    const oracle::LayerTensors& w = weights.layers[static_cast<size_t>(layer)];
+    const Rows normed = hook(layer, Stage::kAttnNorm, Norm(x, w.attn_norm));
+    const Rows q = hook(layer, Stage::kQuery, Project(w.q, w.q_bias, normed));
+    const Rows k = hook(layer, Stage::kKey, Project(w.k, w.k_bias, normed));
+    const Rows v = hook(layer, Stage::kValue, Project(w.v, w.v_bias, normed));
+    const Rows rotated_q = hook(layer, Stage::kQueryRope, Rotate(q, w.q_norm, positions));
+    const Rows rotated_k =
+        hook(layer, Stage::kKeyRope,
+             Has(ReferenceFault::kRopeUnrotatedKey) ? k : Rotate(k, w.k_norm, positions));
+    const Rows cache_k = hook(layer, Stage::kCacheKey, oracle::Exact(rotated_k));
+    const Rows cache_v = hook(layer, Stage::kCacheValue, oracle::Exact(v));
+    const Rows attention =
+        hook(layer, Stage::kAttention, Attend(rotated_q, cache_k, cache_v, positions));
+    return hook(layer, Stage::kAttnOut, oracle::Residual(x, MatMul(w.out, attention)));
+  }
+
+  Rows FfnBlock(int64_t layer, const Rows& x, const Hook& hook) const {
+    const oracle::LayerTensors& w = weights.layers[static_cast<size_t>(layer)];
+    const bool swapped = Has(ReferenceFault::kGateUpSwapped);
+    const Rows normed = hook(layer, Stage::kFfnNorm, Norm(x, w.ffn_norm));
+    const Rows hidden = hook(layer, Stage::kFfnHidden,
+                             oracle::SwiGlu(MatMul(swapped ? w.up : w.gate, normed),
+                                            MatMul(swapped ? w.gate : w.up, normed)));
+    Rows down = MatMul(w.down, hidden);
+    if (Has(ReferenceFault::kNoResidual)) return hook(layer, Stage::kFfnOut, std::move(down));
+    return hook(layer, Stage::kFfnOut, oracle::Residual(x, down));
+  }
+
+  // The last token's logits, [1, vocab].
+  Rows Forward(std::span<const int32_t> tokens, const std::vector<int64_t>& positions,
+               const Hook& hook) const {
+    Rows x = hook(-1, Stage::kEmbedding, Embed(tokens));
+    for (int64_t layer = 0; layer < weights.hp.layers; ++layer) {
+      x = AttentionBlock(layer, x, positions, hook);
+      x = FfnBlock(layer, x, hook);
+    }
+    Rows last(1, x.width);
+    std::copy_n(x.row(x.n - 1), x.width, last.row(0));
+    const Rows normed = hook(weights.hp.layers, Stage::kFinalNorm, Norm(last, weights.final_norm));
+    return hook(weights.hp.layers, Stage::kLogits, MatMul(weights.head, normed));
+  }
+};
+
+std::vector<ReferenceFault> AllReferenceFaults() {
+  std::vector<ReferenceFault> faults;
+  for (int fault = 1; fault <= static_cast<int>(ReferenceFault::kTruncatedCodes); ++fault) {
+    faults.push_back(static_cast<ReferenceFault>(fault));
+  }
+  return faults;
+}
+
+ReferenceTransformer::ReferenceTransformer(std::shared_ptr<const GgufFile> file,
+                                           ReferenceOptions options)
+    : impl_(new Impl{oracle::ReadWeights(std::move(file)), options}) {}
+
+ReferenceTransformer::~ReferenceTransformer() = default;
+
+bool ReferenceTransformer::quantized() const {
+  const oracle::Weights& w = impl_->weights;
+  return w.head.quantized() || std::ranges::any_of(w.layers, [](const oracle::LayerTensors& t) {
+           return t.q.quantized() || t.k.quantized() || t.v.quantized() || t.out.quantized() ||
+                  t.gate.quantized() || t.up.quantized() || t.down.quantized();
+         });
+}
+
+std::vector<double> ReferenceTransformer::Logits(
+    std::span<const int32_t> tokens, std::span<const int32_t> positions,
+    const std::function<void(const ReferenceRows&)>& on_stage) const {
+  LS_CHECK(!tokens.empty() && tokens.size() == positions.size(), "{} tokens, {} positions",
+           tokens.size(), positions.size());
+  LS_CHECK(positions[0] >= 0, "position {}", positions[0]);
+  for (size_t i = 1; i < positions.size(); ++i) {
+    LS_CHECK(positions[i - 1] < positions[i], "position {} after {}", positions[i],
+             positions[i - 1]);
+  }
+  const Impl::Hook hook = [&](int64_t layer, Stage stage, Rows rows) {
+    if (on_stage) {
+      on_stage({.layer = static_cast<int32_t>(layer),
+                .stage = stage,
+                .width = rows.width,
+                .values = rows.values,
+                .bounds = rows.bounds});
+    }
+    return rows;
+  };
+  return impl_->Forward(tokens, {positions.begin(), positions.end()}, hook).values;
+}
+
+ReferenceTransformer::StageReport ReferenceTransformer::CheckStages(
+    std::span<const int32_t> tokens, std::span<const RecordingTrace::Entry> trace) const {
+  StageReport report;
+  std::vector<int64_t> positions;
+  for (size_t i = 0; i < tokens.size(); ++i) positions.push_back(static_cast<int64_t>(i));
+  size_t next = 0;
+  const Impl::Hook hook = [&](int64_t layer, Stage stage, Rows rows) {
+    LS_CHECK(next < trace.size(), "the trace ends before {}", StageName(stage));
+    const RecordingTrace::Entry& entry = trace[next++];
+    LS_CHECK(
+        entry.layer == layer && entry.stage == stage && entry.rows.size() == rows.values.size(),
+        "layer {} {} with {} elements, traced layer {} {} with {}", layer, StageName(stage),
+        rows.values.size(), entry.layer, StageName(entry.stage), entry.rows.size());
+    for (size_t i = 0; i < entry.rows.size(); ++i) {
+      const double error = std::fabs(entry.rows[i] - rows.values[i]);
+      ++report.elements;
+      if (rows.bounds[i] > 0)
+        report.worst_ratio = std::max(report.worst_ratio, error / rows.bounds[i]);
+      if (!(error <= rows.bounds[i]) && report.first_failure.empty()) {
+        report.first_failure = fmt::format(
+            "layer {}, {}, row {}, element {}: {:.9g}, reference {:.9g}, off by {:.3g}, bound "
+            "{:.3g}",
+            layer, StageName(stage), i / static_cast<size_t>(rows.width),
+            i % static_cast<size_t>(rows.width), entry.rows[i], rows.values[i], error,
+            rows.bounds[i]);
+      }
+      rows.values[i] = entry.rows[i];
+    }
+    return rows;
+  };
+  impl_->Forward(tokens, positions, hook);
+  LS_CHECK(next == trace.size(), "{} stages, {} traced", next, trace.size());
+  return report;
+}
+
+}  // namespace lockstep
