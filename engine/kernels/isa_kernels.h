@@ -24,6 +24,8 @@ struct PackedView {
 // The functions of KernelTable, with the same contracts.
 struct IsaKernels {
   const char* name;
+  int32_t vector_bytes;  // what the translation unit was really compiled for
+  bool hardware_fma;
   void (*matmul)(const PackedView& w, const Activations& x, int32_t group_begin, int32_t group_end,
                  float* y, int64_t y_stride);
   void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
@@ -39,6 +41,10 @@ struct IsaKernels {
 };
 
 extern const IsaKernels kScalarKernels;
+#if defined(__x86_64__)
+extern const IsaKernels kAvx2Kernels;
+extern const IsaKernels kAvx512Kernels;
+#endif
 
 }  // namespace lockstep::internal
 

@@ -1,3 +1,7 @@
+// How to add an instruction set "x": write kernels_x.cc that defines `const IsaKernels kXKernels`
+// (start from PortableKernels("x") and replace the functions worth it, one by one), declare it in
+// isa_kernels.h, give the file its compiler flags in CMakeLists.txt, and add one line to
+// FindKernels with the processor features that the flags assume. Every test runs over every table.
 #include <fmt/format.h>
 
 #include <array>
@@ -89,6 +93,13 @@ const KernelTable* TableOf() {
 
 std::vector<const KernelTable*> FindKernels() {
   std::vector<const KernelTable*> tables = {TableOf<internal::kScalarKernels>()};
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (avx2) tables.push_back(TableOf<internal::kAvx2Kernels>());
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx2 && avx512) tables.push_back(TableOf<internal::kAvx512Kernels>());
+#endif
   return tables;
 }
 

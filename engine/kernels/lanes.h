@@ -43,6 +43,8 @@ inline float EmulatedFma(float a, float b, float c) {
 
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 
+inline constexpr bool kHardwareFma = true;
+
 inline float Fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // out[j] = fma(a[j], b[j], c[j]). out may be any of the others.
@@ -58,6 +60,8 @@ inline void FmaLanes(const float* a, float b, float* c) {
 }
 
 #else
+
+inline constexpr bool kHardwareFma = false;
 
 inline float Fma(float a, float b, float c) { return EmulatedFma(a, b, c); }
 

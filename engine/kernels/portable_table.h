@@ -1,0 +1,31 @@
+// The portable kernels as a table, named by the translation unit that compiles them.
+#ifndef LOCKSTEP_ENGINE_KERNELS_PORTABLE_TABLE_H_
+#define LOCKSTEP_ENGINE_KERNELS_PORTABLE_TABLE_H_
+
+#include "engine/kernels/isa_kernels.h"
+#include "engine/kernels/portable_attention.h"
+#include "engine/kernels/portable_matmul.h"
+#include "engine/kernels/portable_rows.h"
+
+namespace lockstep::internal {
+namespace {
+
+constexpr IsaKernels PortableKernels(const char* name) {
+  return {
+      .name = name,
+      .vector_bytes = kVectorBytes,
+      .hardware_fma = kHardwareFma,
+      .matmul = Matmul,
+      .quantize_activations = QuantizeActivations,
+      .rms_norm = RmsNorm,
+      .rope_interleaved = RopeInterleaved,
+      .attention = Attention,
+      .silu_gate = SiluGate,
+      .add = Add,
+  };
+}
+
+}  // namespace
+}  // namespace lockstep::internal
+
+#endif  // LOCKSTEP_ENGINE_KERNELS_PORTABLE_TABLE_H_
