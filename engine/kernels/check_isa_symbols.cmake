@@ -1,7 +1,7 @@
 # cmake -DNM=nm -DOBJECTS="a.o;b.o" -P check_isa_symbols.cmake
 #
-# An object compiled for an instruction set may define its table and nothing else that the linker can
-# see: an inline function with external linkage in it could replace the baseline's copy, and the
+# An object compiled for an instruction set may define its table and nothing else that a linker
+# sees: an inline function with external linkage in it could replace the baseline's copy, and the
 # program would die on a machine without that instruction set.
 list(FILTER OBJECTS INCLUDE REGEX "kernels_(avx2|avx512)")
 if(NOT OBJECTS)
