@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 
 #include "caches/simple_kv_cache.h"
 #include "engine/model/test_support.h"
@@ -54,6 +55,20 @@ TEST_P(TransformerTest, TheDirectPathEqualsTheLegacyPath) {
   EXPECT_EQ(calls[CacheCall::kReserve], steps * config_.num_layers);
   EXPECT_EQ(calls[CacheCall::kCommit], steps * config_.num_layers);
   EXPECT_EQ(calls[CacheCall::kUpdate], 0);
+}
+
+// engine/ARITHMETIC.md: the instruction set changes no bit, from the tokens to the logits.
+TEST_P(TransformerTest, EveryKernelTableGivesTheSameBits) {
+  std::optional<Outcome> expected;
+  for (const KernelTable* kernels : AvailableKernels()) {
+    Transformer transformer(model_, {.kernels = kernels});
+    EXPECT_EQ(&transformer.kernels(), kernels);
+    const auto cache = NewProbe(*model_, 32);
+    Step(transformer, *cache, SomeTokens(config_, 13), Iota(0, 13));
+    const Outcome outcome = Step(transformer, *cache, {{3}}, {{13}});
+    if (!expected) expected = outcome;
+    EXPECT_EQ(outcome, *expected) << kernels->name;
+  }
 }
 
 TEST_P(TransformerTest, CuttingThePrefillChangesNoBit) {
@@ -297,6 +312,20 @@ TEST(TransformerOptionsTest, WorkspaceGrowsWithWhatItSees) {
   const auto again = NewProbe(*model, 8);
   transformer.Forward(std::span(tokens).first(8), Iota(0, 8), *again);
   EXPECT_EQ(DigestOfCache(again->inner()), DigestOfCache(small->inner()));
+}
+
+// RoPE tables and scores grow by doubling past their first size of 8192 positions.
+TEST(TransformerOptionsTest, LongContextsGrowTheTables) {
+  EditableImage image(PresetModel("tiny-mha-4x4-f32")->file());
+  image.metadata["llama.context_length"] = uint64_t{20000};
+  const auto model = Model::Load(image.Build());
+  Transformer transformer(model);
+  SimpleKvCache cache(model->config().geometry(20000));
+  for (int32_t position : {0, 8191, 8192, 16383, 16384, 19999}) {
+    const auto grown = Bits(transformer.Forward({{5}}, {{position}}, cache));
+    Transformer fresh(model);
+    EXPECT_EQ(Bits(fresh.Forward({{5}}, {{position}}, cache)), grown) << position;
+  }
 }
 
 TEST(TransformerOptionsTest, AStepHoldsAtLeastOneToken) {
