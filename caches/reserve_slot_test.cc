@@ -55,7 +55,7 @@ void ExpectSameRows(const KvCache& direct, const KvCache& legacy) {
 
 // ---- Simple: seven cases -----------------------------------------------------------------
 
-TEST(ReserveSlotTest, Simple01_ContiguousRunIsGranted) {
+TEST(ReferenceSlotTest, Simple01_ContiguousRunIsGranted) {
   SimpleKvCache cache(kShape);
   const auto slot = cache.TryReserveSlot(0, Range(0, 3));
   ASSERT_TRUE(slot);
@@ -63,23 +63,23 @@ TEST(ReserveSlotTest, Simple01_ContiguousRunIsGranted) {
   EXPECT_EQ(slot->values.size(), 3 * kRow);
 }
 
-TEST(ReserveSlotTest, Simple02_NonContiguousRunIsRefused) {
+TEST(ReferenceSlotTest, Simple02_NonContiguousRunIsRefused) {
   SimpleKvCache cache(kShape);
   EXPECT_FALSE(cache.TryReserveSlot(0, std::vector<int32_t>{0, 2, 3}));
 }
 
-TEST(ReserveSlotTest, Simple03_RunPastTheEndIsRefused) {
+TEST(ReferenceSlotTest, Simple03_RunPastTheEndIsRefused) {
   SimpleKvCache cache(kShape);
   EXPECT_FALSE(cache.TryReserveSlot(0, Range(15, 18)));
   EXPECT_TRUE(cache.TryReserveSlot(0, Range(13, 16)));
 }
 
-TEST(ReserveSlotTest, Simple04_EmptyRunIsRefused) {
+TEST(ReferenceSlotTest, Simple04_EmptyRunIsRefused) {
   SimpleKvCache cache(kShape);
   EXPECT_FALSE(cache.TryReserveSlot(0, {}));
 }
 
-TEST(ReserveSlotTest, Simple05_CommitAdvancesTheLength) {
+TEST(ReferenceSlotTest, Simple05_CommitAdvancesTheLength) {
   SimpleKvCache cache(kShape);
   ASSERT_TRUE(cache.TryReserveSlot(0, Range(0, 3)));
   EXPECT_EQ(cache.current_length(), 0);
@@ -87,14 +87,14 @@ TEST(ReserveSlotTest, Simple05_CommitAdvancesTheLength) {
   EXPECT_EQ(cache.current_length(), 3);
 }
 
-TEST(ReserveSlotTest, Simple06_PrefillIsBitExactWithUpdate) {
+TEST(ReferenceSlotTest, Simple06_PrefillIsBitExactWithUpdate) {
   SimpleKvCache direct(kShape), legacy(kShape);
   WriteAllDirect(&direct, Range(0, 6), 1);
   storage_test::WriteAll(&legacy, Range(0, 6), 1);
   ExpectSameRows(direct, legacy);
 }
 
-TEST(ReserveSlotTest, Simple07_DecodeIsBitExactWithUpdate) {
+TEST(ReferenceSlotTest, Simple07_DecodeIsBitExactWithUpdate) {
   SimpleKvCache direct(kShape), legacy(kShape);
   for (int32_t step = 0; step < 8; ++step) {
     WriteAllDirect(&direct, {step}, step);
@@ -105,7 +105,7 @@ TEST(ReserveSlotTest, Simple07_DecodeIsBitExactWithUpdate) {
 
 // ---- Paged: six cases --------------------------------------------------------------------
 
-TEST(ReserveSlotTest, Paged08_RunInsideOneBlockIsGranted) {
+TEST(ReferenceSlotTest, Paged08_RunInsideOneBlockIsGranted) {
   const auto cache = MakePaged(4);
   const auto slot = cache->TryReserveSlot(0, Range(0, 3));
   ASSERT_TRUE(slot);
@@ -113,18 +113,18 @@ TEST(ReserveSlotTest, Paged08_RunInsideOneBlockIsGranted) {
   EXPECT_EQ(slot->values.size(), 3 * kRow);
 }
 
-TEST(ReserveSlotTest, Paged09_RunOverABlockBoundaryIsRefused) {
+TEST(ReferenceSlotTest, Paged09_RunOverABlockBoundaryIsRefused) {
   const auto cache = MakePaged(4);
   EXPECT_FALSE(cache->TryReserveSlot(0, Range(3, 6)));
   EXPECT_EQ(cache->pool().used_blocks(), 0);
 }
 
-TEST(ReserveSlotTest, Paged10_NonContiguousRunIsRefused) {
+TEST(ReferenceSlotTest, Paged10_NonContiguousRunIsRefused) {
   const auto cache = MakePaged(4);
   EXPECT_FALSE(cache->TryReserveSlot(0, std::vector<int32_t>{0, 2}));
 }
 
-TEST(ReserveSlotTest, Paged11_EachSinglePositionCanBeReserved) {
+TEST(ReferenceSlotTest, Paged11_EachSinglePositionCanBeReserved) {
   const auto cache = MakePaged(4);
   for (int32_t position = 0; position < kShape.max_length; ++position) {
     const auto slot = cache->TryReserveSlot(0, Range(position, position + 1));
@@ -134,7 +134,7 @@ TEST(ReserveSlotTest, Paged11_EachSinglePositionCanBeReserved) {
   }
 }
 
-TEST(ReserveSlotTest, Paged12_DecodeIsBitExactWithUpdate) {
+TEST(ReferenceSlotTest, Paged12_DecodeIsBitExactWithUpdate) {
   const auto direct = MakePaged(4), legacy = MakePaged(4);
   for (int32_t step = 0; step < 10; ++step) {
     WriteAllDirect(direct.get(), {step}, step);
@@ -143,7 +143,7 @@ TEST(ReserveSlotTest, Paged12_DecodeIsBitExactWithUpdate) {
   }
 }
 
-TEST(ReserveSlotTest, Paged13_SingleBlockPrefillIsBitExactWithUpdate) {
+TEST(ReferenceSlotTest, Paged13_SingleBlockPrefillIsBitExactWithUpdate) {
   const auto direct = MakePaged(8), legacy = MakePaged(8);
   WriteAllDirect(direct.get(), Range(0, 5), 1);
   storage_test::WriteAll(legacy.get(), Range(0, 5), 1);
@@ -152,7 +152,7 @@ TEST(ReserveSlotTest, Paged13_SingleBlockPrefillIsBitExactWithUpdate) {
 
 // ---- Quantized: one case -----------------------------------------------------------------
 
-TEST(ReserveSlotTest, Quantized14_RefusedThroughTheInterface) {
+TEST(ReferenceSlotTest, Quantized14_RefusedThroughTheInterface) {
   KvGeometry shape = kShape;
   shape.head_dim = 32;
   const std::unique_ptr<KvCache> cache =
@@ -174,12 +174,12 @@ void ExpectBadLayersThrow(KvCache* cache) {
   }
 }
 
-TEST(ReserveSlotTest, Layer15_SimpleThrowsOutOfRange) {
+TEST(ReferenceSlotTest, Layer15_SimpleThrowsOutOfRange) {
   SimpleKvCache cache(kShape);
   ExpectBadLayersThrow(&cache);
 }
 
-TEST(ReserveSlotTest, Layer16_PagedThrowsOutOfRangeBeforeBlocksAreTaken) {
+TEST(ReferenceSlotTest, Layer16_PagedThrowsOutOfRangeBeforeBlocksAreTaken) {
   const auto cache = MakePaged(4);
   ExpectBadLayersThrow(cache.get());
   EXPECT_EQ(cache->pool().used_blocks(), 0);

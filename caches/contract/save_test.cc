@@ -135,7 +135,7 @@ TEST_P(SaveTest, S2_DamageIsRefusedAndChangesNothing) {
   expect_refused({bytes.begin(), bytes.end() - 1}, bytes.size() - 1);
 }
 
-TEST_P(SaveTest, S2_OtherCachesFilesAreRefused) {
+TEST_P(SaveTest, S2_OtherGeometriesAreRefused) {
   const auto cache = Make();
   UpdateAll(cache.get(), Range(0, 5), 3);
   const Snapshot before = Observe(*cache);
@@ -149,13 +149,26 @@ TEST_P(SaveTest, S2_OtherCachesFilesAreRefused) {
     EXPECT_THROW(RestoreCache(cache.get(), path_), Error);
     EXPECT_EQ(Observe(*cache), before);
   }
-  for (const CacheSpec& spec : EveryCache()) {
-    const bool both_paged = spec.block_size > 0 && GetParam().block_size > 0;
-    if (spec.name == GetParam().name || both_paged) continue;
-    SaveCache(*spec.make({.geometry = kGeometry}), path_);
-    EXPECT_THROW(RestoreCache(cache.get(), path_), Error) << spec.name;
-    EXPECT_EQ(Observe(*cache), before);
+}
+
+TEST(SaveKindsTest, S2_OtherKindsTypesAndWindowsAreRefused) {
+  const std::string path =
+      (std::filesystem::path(testing::TempDir()) / "save_kinds_test.lskv").string();
+  for (const CacheSpec& from : EveryCache()) {
+    const auto saved = from.make({.geometry = kGeometry});
+    UpdateAll(saved.get(), Range(0, 2), 1);
+    SaveCache(*saved, path);
+    for (const CacheSpec& to : EveryCache()) {
+      const bool both_paged = from.block_size > 0 && to.block_size > 0;
+      if (from.name == to.name || both_paged) continue;
+      const auto cache = to.make({.geometry = kGeometry});
+      UpdateAll(cache.get(), Range(0, 5), 3);
+      const Digest before = DigestOfCache(*cache);
+      EXPECT_THROW(RestoreCache(cache.get(), path), Error) << from.name << " into " << to.name;
+      EXPECT_EQ(DigestOfCache(*cache), before);
+    }
   }
+  std::filesystem::remove(path);
 }
 
 TEST_P(SaveBlockTest, S2_TooFewBlocksChangeNothing) {

@@ -29,6 +29,9 @@ INSTANTIATE_TEST_SUITE_P(Caches, UpdateSlotTest, testing::ValuesIn(SlotCaches())
 class UpdateBlockTest : public CacheTest {};
 INSTANTIATE_TEST_SUITE_P(Caches, UpdateBlockTest, testing::ValuesIn(BlockCaches()), TestName);
 
+class UpdateWindowTest : public CacheTest {};
+INSTANTIATE_TEST_SUITE_P(Caches, UpdateWindowTest, testing::ValuesIn(WindowCaches()), TestName);
+
 constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
 constexpr int32_t kMin = std::numeric_limits<int32_t>::min();
 const auto kStride = static_cast<size_t>(kGeometry.kv_stride());
@@ -140,6 +143,18 @@ TEST_P(UpdateTest, U4_ChecksLayerThenElementsThenPositions) {
   EXPECT_THROW(Raw(cache.get(), 0, {}, kStride, kStride), std::invalid_argument);
   EXPECT_THROW(Raw(cache.get(), 0, {21}, kStride, kStride), std::out_of_range);
   EXPECT_NO_THROW(Raw(cache.get(), 0, {20}, kStride, kStride));
+}
+
+TEST_P(UpdateWindowTest, U4_RefusesMoreRowsThanAStepMayHave) {
+  const auto cache = Make();
+  UpdateAll(cache.get(), Range(0, 6), 1);
+  const Snapshot before = Observe(*cache);
+  const std::vector<int32_t> most(static_cast<size_t>(cache->max_step_rows()), 3);
+  std::vector<int32_t> more = most;
+  more.push_back(3);
+  EXPECT_THROW(Update(cache.get(), 1, more, 2), std::invalid_argument);
+  EXPECT_EQ(Observe(*cache), before);
+  EXPECT_NO_THROW(Update(cache.get(), 1, most, 2));
 }
 
 TEST_P(UpdateBlockTest, U4_NoFreeBlockThrowsPoolExhausted) {
