@@ -215,10 +215,11 @@ std::vector<HostileCase> ShapeCases() {
       {"BytesWrapToSixteen", shape({(uint64_t{1} << 62) + 4}), tensor + "shape",
        "more bytes than 63 bits count"},
       {"BlockBytesOverflow", shape({uint64_t{1} << 62}, 2), tensor + "offset", "needs 2594"},
-      {"Q8RowOf31", shape({31, 32}, 8), tensor + "shape", "rows of 31 elements, of blocks of 32"},
+      {"Q8RowOf31", shape({31, 32}, 8), tensor + "shape",
+       "rows of 31 elements are no whole number of blocks, which hold 32 in type q8_0"},
       {"Q8RowOf33", shape({33}, 8), tensor + "shape", "rows of 33 elements"},
-      {"Q4RowOf16", shape({16, 2}, 2), tensor + "shape", "in type q4_0"},
-      {"Q6KRowOf128", shape({128, 2}, 14), tensor + "shape", "blocks of 256 in type q6_k"},
+      {"Q4RowOf16", shape({16, 2}, 2), tensor + "shape", "hold 32 in type q4_0"},
+      {"Q6KRowOf128", shape({128, 2}, 14), tensor + "shape", "hold 256 in type q6_k"},
   };
 }
 

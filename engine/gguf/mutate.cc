@@ -63,7 +63,8 @@ uint64_t AddRandomTensor(Random& random, uint64_t offset, Image& image) {
 
 // Numbers at which counts, sizes and products wrap or change sign, and small ones.
 uint64_t Limit(Random& random) {
-  const uint64_t power = uint64_t{1} << random.Below(64);
+  constexpr std::array<int, 12> kPowers = {7, 8, 15, 16, 31, 32, 33, 48, 60, 61, 62, 63};
+  const uint64_t power = uint64_t{1} << kPowers.at(random.Below(kPowers.size()));
   switch (random.Below(4)) {
     case 0:
       return random.Below(16);

@@ -47,6 +47,7 @@ constexpr const char* kRefusals[] = {
     "is 0",
     "more elements than 63 bits count",
     "whole number of blocks",
+    "more bytes than 63 bits count",
     "is no multiple of the alignment",
     "of a data section of",
     "run into tensor",

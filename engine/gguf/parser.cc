@@ -11,6 +11,7 @@
 #include "engine/gguf/cursor.h"
 #include "engine/gguf/format.h"
 #include "engine/gguf/types.h"
+#include "engine/gguf/values.h"
 
 namespace lockstep {
 namespace {
@@ -23,103 +24,6 @@ constexpr uint64_t kMaxAlignment = 65536;
 // The least that an entry can take in the file, to bound counts before anything is allocated.
 constexpr uint64_t kMinMetadataEntryBytes = 8 + 4 + 1;        // key length, type, value
 constexpr uint64_t kMinTensorEntryBytes = 8 + 4 + 8 + 4 + 8;  // ..., one dimension, type, offset
-
-bool ReadBool(Cursor& cursor) {
-  const uint8_t value = cursor.Read<uint8_t>("value");
-  if (value > 1) {
-    cursor.Fail("value", fmt::format("byte {} at byte {} is no bool, which is 0 or 1", value,
-                                     cursor.offset() - 1));
-  }
-  return value == 1;
-}
-
-template <typename Wide, typename Stored>
-std::vector<Wide> ReadNumbers(Cursor& cursor) {
-  const uint64_t count = cursor.ReadCount(sizeof(Stored), "array length");
-  std::vector<Wide> values(count);
-  for (Wide& value : values) value = static_cast<Wide>(cursor.Read<Stored>("array"));
-  return values;
-}
-
-GgufValue ReadBools(Cursor& cursor) {
-  const uint64_t count = cursor.ReadCount(1, "array length");
-  std::vector<bool> values(count);
-  for (uint64_t i = 0; i < count; ++i) values[i] = ReadBool(cursor);
-  return values;
-}
-
-GgufValue ReadStrings(Cursor& cursor) {
-  const uint64_t count = cursor.ReadCount(sizeof(uint64_t), "array length");
-  std::vector<std::string> values(count);
-  for (std::string& value : values) value = cursor.ReadString("array element");
-  return values;
-}
-
-GgufValue ReadArray(Cursor& cursor) {
-  const uint32_t type = cursor.Read<uint32_t>("array element type");
-  switch (static_cast<GgufValueType>(type)) {
-    case GgufValueType::kUint8:
-      return ReadNumbers<uint64_t, uint8_t>(cursor);
-    case GgufValueType::kUint16:
-      return ReadNumbers<uint64_t, uint16_t>(cursor);
-    case GgufValueType::kUint32:
-      return ReadNumbers<uint64_t, uint32_t>(cursor);
-    case GgufValueType::kUint64:
-      return ReadNumbers<uint64_t, uint64_t>(cursor);
-    case GgufValueType::kInt8:
-      return ReadNumbers<int64_t, int8_t>(cursor);
-    case GgufValueType::kInt16:
-      return ReadNumbers<int64_t, int16_t>(cursor);
-    case GgufValueType::kInt32:
-      return ReadNumbers<int64_t, int32_t>(cursor);
-    case GgufValueType::kInt64:
-      return ReadNumbers<int64_t, int64_t>(cursor);
-    case GgufValueType::kFloat32:
-      return ReadNumbers<double, float>(cursor);
-    case GgufValueType::kFloat64:
-      return ReadNumbers<double, double>(cursor);
-    case GgufValueType::kBool:
-      return ReadBools(cursor);
-    case GgufValueType::kString:
-      return ReadStrings(cursor);
-    case GgufValueType::kArray:
-      cursor.Fail("array element type", "arrays of arrays are not supported");
-  }
-  cursor.Fail("array element type", fmt::format("value type id {} is unknown", type));
-}
-
-GgufValue ReadValue(Cursor& cursor) {
-  const uint32_t type = cursor.Read<uint32_t>("value type");
-  switch (static_cast<GgufValueType>(type)) {
-    case GgufValueType::kUint8:
-      return uint64_t{cursor.Read<uint8_t>("value")};
-    case GgufValueType::kUint16:
-      return uint64_t{cursor.Read<uint16_t>("value")};
-    case GgufValueType::kUint32:
-      return uint64_t{cursor.Read<uint32_t>("value")};
-    case GgufValueType::kUint64:
-      return cursor.Read<uint64_t>("value");
-    case GgufValueType::kInt8:
-      return int64_t{cursor.Read<int8_t>("value")};
-    case GgufValueType::kInt16:
-      return int64_t{cursor.Read<int16_t>("value")};
-    case GgufValueType::kInt32:
-      return int64_t{cursor.Read<int32_t>("value")};
-    case GgufValueType::kInt64:
-      return cursor.Read<int64_t>("value");
-    case GgufValueType::kFloat32:
-      return double{cursor.Read<float>("value")};
-    case GgufValueType::kFloat64:
-      return cursor.Read<double>("value");
-    case GgufValueType::kBool:
-      return ReadBool(cursor);
-    case GgufValueType::kString:
-      return std::string(cursor.ReadString("value"));
-    case GgufValueType::kArray:
-      return ReadArray(cursor);
-  }
-  cursor.Fail("value type", fmt::format("value type id {} is unknown", type));
-}
 
 std::string_view ReadName(Cursor& cursor, std::string_view field) {
   const std::string_view name = cursor.ReadString(field);
@@ -213,11 +117,12 @@ Region ReadTensor(Cursor& cursor, uint64_t alignment, GgufTensor& tensor) {
   }
   if (const auto traits = KnownTraitsOf(tensor.type)) {
     const std::optional<int64_t> bytes = TensorBytes(*traits, tensor.shape);
-    if (!bytes) {
-      cursor.Fail("shape", fmt::format("rows of {} elements, of blocks of {} in type {}, take no "
-                                       "whole number of blocks or more bytes than 63 bits count",
+    if (!bytes && tensor.shape[0] % traits->block_elements != 0) {
+      cursor.Fail("shape", fmt::format("rows of {} elements are no whole number of blocks, which "
+                                       "hold {} in type {}",
                                        tensor.shape[0], traits->block_elements, traits->name));
     }
+    if (!bytes) cursor.Fail("shape", "makes more bytes than 63 bits count");
     region.bytes = static_cast<uint64_t>(*bytes);
   }
   return region;
@@ -295,8 +200,7 @@ GgufContents ParseGguf(std::span<const std::byte> bytes, const std::string& file
   }
   std::vector<Region> regions = ReadTensors(cursor, tensor_count, alignment, contents);
 
-  // The data section starts at the next multiple of the alignment; with no tensors it may be
-  // absent.
+  // The data section starts at the next multiple of the alignment; without tensors it may lack.
   const uint64_t start = (cursor.offset() + alignment - 1) / alignment * alignment;
   const std::span<const std::byte> data =
       start <= bytes.size() ? bytes.subspan(start) : std::span<const std::byte>{};
