@@ -48,47 +48,59 @@ void StoreSeed(std::string_view names, const std::string& text, uint64_t* target
   }
 }
 
-// Numbers reach CLI11 as text and are converted here, once the whole line was accepted: its own
-// conversions take fractions, octals and numbers that wrap.
-struct PendingNumber {
+// A flag of a command as CLI11 knows it. What CLI11 would decide itself is decided in Finish, once
+// it accepted the whole line: its own conversions of numbers take fractions, octals and numbers
+// that wrap, and it names an absent flag where a misspelt one is the trouble.
+struct BoundFlag {
+  const Command* command;
   const Flag* flag;
-  std::string text;
-  const CLI::Option* option;
+  const CLI::Option* option = nullptr;
+  std::string number = {};  // the text of a number
 
-  void Store() const {
-    if (option->count() == 0) return;
+  void Finish() const {
+    if (option->count() == 0) {
+      if (!flag->required) return;
+      throw Error({std::string(flag->names), "is not given",
+                   fmt::format("see lockstep {} --help", command->name)});
+    }
     if (const auto* target = std::get_if<IntTarget>(&flag->target)) {
-      StoreInt(flag->names, text, *target);
+      StoreInt(flag->names, number, *target);
     } else if (const auto* seed = std::get_if<uint64_t*>(&flag->target)) {
-      StoreSeed(flag->names, text, *seed);
+      StoreSeed(flag->names, number, *seed);
     }
   }
 };
 
-void AddFlag(const Flag& flag, CLI::App* app, std::deque<PendingNumber>* numbers) {
+// What the help says of the value that stands when the flag is not given.
+std::string DefaultText(const Flag& flag) {
+  if (flag.required) return " (required)";
+  if (const auto* target = std::get_if<IntTarget>(&flag.target)) {
+    return fmt::format(" (default: {})", *target->value);
+  }
+  if (uint64_t* const* seed = std::get_if<uint64_t*>(&flag.target)) {
+    return fmt::format(" (default: {})", **seed);
+  }
+  std::string* const* text = std::get_if<std::string*>(&flag.target);
+  return text == nullptr || (*text)->empty() ? "" : fmt::format(" (default: {})", **text);
+}
+
+void AddFlag(BoundFlag* bound, CLI::App* app) {
+  const Flag& flag = *bound->flag;
   const std::string names(flag.names);
-  std::string help(flag.help);
-  CLI::Option* option = nullptr;
+  const std::string help = std::string(flag.help) + DefaultText(flag);
   if (bool* const* value = std::get_if<bool*>(&flag.target)) {
-    app->add_flag(names, **value, help);
+    bound->option = app->add_flag(names, **value, help);
     return;
   }
+  CLI::Option* option = nullptr;
   if (std::string* const* value = std::get_if<std::string*>(&flag.target)) {
-    if (!(*value)->empty()) help += fmt::format(" (default: {})", **value);
     option = app->add_option(names, **value, help);
   } else if (auto* const* list = std::get_if<std::vector<std::string>*>(&flag.target)) {
     option = app->add_option(names, **list, help)->allow_extra_args(false);
   } else {
-    PendingNumber& number = numbers->emplace_back(PendingNumber{&flag, {}, nullptr});
-    if (!flag.required) {
-      const auto* target = std::get_if<IntTarget>(&flag.target);
-      help += target != nullptr ? fmt::format(" (default: {})", *target->value)
-                                : fmt::format(" (default: {})", *std::get<uint64_t*>(flag.target));
-    }
-    option = app->add_option(names, number.text, help);
-    number.option = option;
+    option = app->add_option(names, bound->number, help);
   }
-  option->type_name(std::string(flag.value))->required(flag.required);
+  bound->option = option->type_name(std::string(flag.value));
 }
 
 void RequireCommand(std::span<const Command> commands, const std::vector<std::string>& args) {
@@ -110,11 +122,13 @@ ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::s
   app.footer(std::string(kExitCodes));
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
-  std::deque<PendingNumber> numbers;  // CLI11 keeps pointers into it
+  std::deque<BoundFlag> bound_flags;  // CLI11 keeps pointers into it
   for (const Command& command : commands) {
     CLI::App* subcommand =
         app.add_subcommand(std::string(command.name), std::string(command.summary));
-    for (const Flag& flag : command.flags) AddFlag(flag, subcommand, &numbers);
+    for (const Flag& flag : command.flags) {
+      AddFlag(&bound_flags.emplace_back(BoundFlag{&command, &flag}), subcommand);
+    }
   }
 
   try {
@@ -128,9 +142,12 @@ ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::s
                  fmt::format("see lockstep {}--help",
                              chosen.empty() ? std::string() : chosen[0]->get_name() + " ")});
   }
-  for (const PendingNumber& number : numbers) number.Store();
   for (const Command& command : commands) {
-    if (app.got_subcommand(std::string(command.name))) return command.run();
+    if (!app.got_subcommand(std::string(command.name))) continue;
+    for (const BoundFlag& bound : bound_flags) {
+      if (bound.command == &command) bound.Finish();
+    }
+    return command.run();
   }
   throw Error({"command line", "a subcommand has to come first", "see lockstep --help"});
 }

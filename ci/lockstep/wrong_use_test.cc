@@ -106,10 +106,10 @@ TEST(WrongUseTest, UnsupportedTensorType) {
   const auto at = std::search(image.begin(), image.end(), name.begin(), name.end());
   ASSERT_NE(at, image.end());
   std::byte* type = &*at + kName.size() + sizeof(uint32_t) + 2 * sizeof(uint64_t);
-  const uint32_t q6_k = 14;
-  std::memcpy(type, &q6_k, sizeof(q6_k));
-  const ModelFile file("q6_k.gguf", image);
-  ExpectRefused(RunOf(file.path()), {file.path(), kName, "14"});
+  const uint32_t q5_0 = 6;
+  std::memcpy(type, &q5_0, sizeof(q5_0));
+  const ModelFile file("q5_0.gguf", image);
+  ExpectRefused(RunOf(file.path()), {file.path(), kName, "q5_0"});
 }
 
 TEST(WrongUseTest, PromptAndNumberOfTokens) {
