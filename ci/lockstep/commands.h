@@ -12,7 +12,9 @@ Command RunCommand();
 Command VerifyCommand();
 Command DoctorCommand();
 
-inline std::vector<Command> AllCommands() { return {RunCommand(), VerifyCommand(), DoctorCommand()}; }
+inline std::vector<Command> AllCommands() {
+  return {RunCommand(), VerifyCommand(), DoctorCommand()};
+}
 
 }  // namespace lockstep::cli
 

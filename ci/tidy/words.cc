@@ -16,6 +16,7 @@ enum class Scope {
   kClockless,    // C++ code but engine/stopwatch.h and reports/, tests aside
   kOutput,       // C++ code, tests aside
   kBuild,        // CMake files, presets and scripts
+  kBuildBits,    // the same but ci/compilers, whose control has to compute other bits
   kAnyText,      // every line of every text, comments and literals included
   kNoTest,       // the same, tests aside
 };
@@ -57,7 +58,7 @@ constexpr BannedWord kBannedWords[] = {
     {R"(\bfile\s*\(\s*GLOB)", Scope::kBuild, "sources listed by name"},
     {R"(\b(FetchContent|ExternalProject|CPMAddPackage))", Scope::kBuild,
      "a Debian package in ci/install"},
-    {R"(-ffast-math|-Ofast|-funsafe-math|-fassociative-math|-freciprocal-math)", Scope::kBuild,
+    {R"(-ffast-math|-Ofast|-funsafe-math|-fassociative-math|-freciprocal-math)", Scope::kBuildBits,
      "nothing: the bits are specified (engine/ARITHMETIC.md)"},
     {R"(-m(arch|tune)=native)", Scope::kBuild, "flags for one kernel file, chosen at run time"},
     {R"(-ffp-contract=(on|fast))", Scope::kBuild, "-ffp-contract=off on every target"},
@@ -91,6 +92,8 @@ bool InScope(const SourceFile& file, Scope scope) {
       return cpp && !file.is_test() && folder != "reports" && file.path != "engine/stopwatch.h";
     case Scope::kOutput:
       return cpp && !file.is_test();
+    case Scope::kBuildBits:
+      return file.path != "ci/compilers" && InScope(file, Scope::kBuild);
     case Scope::kBuild:
       return file.language == Language::kCMake || file.language == Language::kShell ||
              file.path == "CMakePresets.json";

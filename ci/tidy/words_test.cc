@@ -48,6 +48,7 @@ TEST(TidyWordsTest, EveryBannedWordIsCaught) {
       {"ci/CMakeLists.txt", "include(FetchContent)"},
       {"ci/CMakeLists.txt", "ExternalProject_Add(x)"},
       {"ci/CMakeLists.txt", "add_compile_options(-ffast-math)"},
+      {"ci/build", "#!/bin/sh\nflags='-O3 -fassociative-math'"},
       {"CMakePresets.json", "\"CMAKE_CXX_FLAGS\": \"-Ofast\""},
       {"ci/build", "#!/bin/sh\ncmake -DCMAKE_CXX_FLAGS=-march=native"},
       {"ci/CMakeLists.txt", "add_compile_options(-ffp-contract=fast)"},
