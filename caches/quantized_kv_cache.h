@@ -75,7 +75,8 @@ class QuantizedKvCache final : public KvCache {
   void Clear() override;
   std::unique_ptr<KvCache> Fork() override;  // a deep copy, the step in progress included
 
-  // The encoded rows of every layer, and the rows held exactly with their positions.
+  // Of the encoded rows, whether or not they are also held exactly. The same bytes in the same
+  // order as DigestOfStoredRows where nothing is held.
   Digest StorageDigest() const override;
 
   // A restored cache has no step in progress: its rows are settled.

@@ -34,7 +34,7 @@ void ExactWindow::Stage(std::span<const int32_t> positions, std::span<const floa
 
 void ExactWindow::Settle() {
   for (int32_t row = 0; row <= LastStepRow(); ++row) {
-    const int32_t position = staged_[static_cast<size_t>(row)].position;
+    const int32_t position = StagedAt(row).position;
     const size_t slot = SlotOf(position);
     if (latest_[slot] != row) continue;  // a later row of the step took the slot
     held_[slot] = position;
@@ -57,20 +57,16 @@ void ExactWindow::DropFrom(int32_t length) {
 
 int32_t ExactWindow::StepRowOf(int32_t position) const {
   int32_t row = latest_[SlotOf(position)];
-  while (row != kEmpty && staged_[static_cast<size_t>(row)].position != position) {
-    row = staged_[static_cast<size_t>(row)].earlier;
-  }
+  while (row != kEmpty && StagedAt(row).position != position) row = StagedAt(row).earlier;
   return row != kEmpty ? row : LastStepRow();
 }
 
 int64_t ExactWindow::Find(int32_t position, int32_t step_row) const {
   const size_t slot = SlotOf(position);
   int32_t row = latest_[slot];
-  while (row > step_row) row = staged_[static_cast<size_t>(row)].earlier;
-  if (row != kEmpty) {
-    return staged_[static_cast<size_t>(row)].position == position ? int64_t{slots_} + row : -1;
-  }
-  return held_[slot] == position ? static_cast<int64_t>(slot) : -1;
+  while (row > step_row) row = StagedAt(row).earlier;
+  if (row != kEmpty) return StagedAt(row).position == position ? int64_t{slots_} + row : kEmpty;
+  return held_[slot] == position ? static_cast<int64_t>(slot) : kEmpty;
 }
 
 std::span<const float> ExactWindow::Keys(int64_t row) const {

@@ -9,6 +9,9 @@
 //
 //   at `step_row` = r, slot s holds the last staged row q <= r whose position falls into s, or what
 //   the settled ring has there when no such row exists.
+//
+// (A step that writes one position twice shows the first of its rows to queries in between. The
+// engine never makes such a step [F2]; it is what as many updates of one row would have shown.)
 #ifndef LOCKSTEP_CACHES_QUANTIZED_EXACT_WINDOW_H_
 #define LOCKSTEP_CACHES_QUANTIZED_EXACT_WINDOW_H_
 
@@ -64,6 +67,7 @@ class ExactWindow {
   };
 
   size_t SlotOf(int32_t position) const { return static_cast<size_t>(position % slots_); }
+  const StagedRow& StagedAt(int32_t row) const { return staged_[static_cast<size_t>(row)]; }
   void Settle();
 
   int32_t slots_;

@@ -39,13 +39,6 @@ Digest QuantizedKvCache::StorageDigest() const {
     builder.AddU32(static_cast<uint32_t>(length_at(layer)));
     builder.AddBytes(keys_.Rows(layer, 0, length_at(layer)));
     builder.AddBytes(values_.Rows(layer, 0, length_at(layer)));
-    for (int32_t position : HeldPositions(layer)) {
-      const ExactWindow& window = window_at(layer);
-      const int64_t row = window.Find(position, window.LastStepRow());
-      builder.AddU32(static_cast<uint32_t>(position));
-      builder.AddBytes(std::as_bytes(window.Keys(row)));
-      builder.AddBytes(std::as_bytes(window.Values(row)));
-    }
   }
   return builder.Finish();
 }
