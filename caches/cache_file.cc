@@ -22,6 +22,7 @@ constexpr std::string_view kMagic = "lskvfile";
 constexpr uint32_t kVersion = 1;
 constexpr size_t kSizeOffset = 12;  // after magic and version
 constexpr size_t kPreambleBytes = kSizeOffset + sizeof(uint64_t);
+constexpr size_t kKindLengthMax = 32;
 constexpr size_t kChecksumBytes = sizeof(uint64_t) * 2;
 
 std::array<std::byte, kChecksumBytes> ChecksumOf(std::span<const std::byte> bytes) {
@@ -124,7 +125,10 @@ void StateReader::ExpectHeader(const StateHeader& header) {
     Fail(field, fmt::format("the file has {}, the cache has {}", found, wanted),
          "restore into a cache like the one that was saved");
   };
-  expect("kind", kind, header.kind);
+  for (char& c : kind) {  // it may be anything, and is printed
+    if (c < '!' || c > '~') c = '?';
+  }
+  expect("kind", kind.substr(0, kKindLengthMax), header.kind);
   const auto expect_u32 = [&](std::string_view field, int32_t wanted) {
     expect(field, ReadU32(field), static_cast<uint32_t>(wanted));
   };

@@ -1,0 +1,110 @@
+#include "caches/file_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "caches/error.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::byte> Bytes(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// A directory of its own for each test, removed at the end.
+class FileIoTest : public testing::Test {
+ protected:
+  FileIoTest() {
+    std::string name = testing::TempDir() + "/lockstep_file_io_XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  ~FileIoTest() override { std::filesystem::remove_all(directory_); }
+
+  std::string Path(const std::string& name) const { return directory_ / name; }
+
+  size_t FilesInDirectory() const {
+    const std::filesystem::directory_iterator files(directory_);
+    return static_cast<size_t>(std::distance(begin(files), end(files)));
+  }
+
+  std::string MessageOfWrite(const std::string& path) {
+    try {
+      WriteWholeFile(path, Bytes("new"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::string MessageOfRead(const std::string& path) {
+    try {
+      ReadWholeFile(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(FileIoTest, WhatIsWrittenIsReadAndReplaced) {
+  for (const std::string text : {"some", "", "longer than before"}) {
+    WriteWholeFile(Path("file"), Bytes(text));
+    EXPECT_EQ(ReadWholeFile(Path("file")), Bytes(text));
+    EXPECT_EQ(FilesInDirectory(), 1u);
+  }
+}
+
+TEST_F(FileIoTest, StaleTemporaryFilesOfOthersAreLeftAlone) {
+  std::ofstream(Path("file.0.tmp")) << "somebody's";
+  WriteWholeFile(Path("file"), Bytes("new"));
+  EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("new"));
+  EXPECT_EQ(ReadWholeFile(Path("file.0.tmp")), Bytes("somebody's"));
+  EXPECT_EQ(FilesInDirectory(), 2u);
+}
+
+TEST_F(FileIoTest, AWriteThatFailsHalfwayLosesNothing) {
+  WriteWholeFile(Path("file"), Bytes("old"));
+  const std::vector<std::byte> big(100000);
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small = {.rlim_cur = 5000, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(WriteWholeFile(Path("file"), big), Error);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("old"));
+  EXPECT_EQ(FilesInDirectory(), 1u);
+}
+
+TEST_F(FileIoTest, ErrorsNameTheFileAndTheRemedy) {
+  EXPECT_THAT(MessageOfWrite(Path("none/file")),
+              AllOf(HasSubstr(Path("none/file")), HasSubstr("No such file"),
+                    HasSubstr("a directory that exists")));
+  std::filesystem::create_directory(Path("directory"));
+  EXPECT_THAT(MessageOfWrite(Path("directory")), HasSubstr("not a regular file"));
+  EXPECT_THAT(MessageOfRead(Path("none")),
+              AllOf(HasSubstr(Path("none")), HasSubstr("a file that")));
+  EXPECT_THAT(MessageOfRead(Path("directory")), HasSubstr("not a regular file"));
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(MessageOfRead(Path("pipe")), HasSubstr("not a regular file"));
+  EXPECT_THAT(MessageOfWrite(Path("pipe")), HasSubstr("not a regular file"));
+  EXPECT_THAT(MessageOfWrite(""), HasSubstr("cannot"));
+}
+
+}  // namespace
+}  // namespace lockstep
