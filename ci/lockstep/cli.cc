@@ -126,6 +126,9 @@ ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::s
   for (const Command& command : commands) {
     CLI::App* subcommand =
         app.add_subcommand(std::string(command.name), std::string(command.summary));
+    subcommand->footer(command.details.empty()
+                           ? std::string(kExitCodes)
+                           : fmt::format("{}\n{}", command.details, kExitCodes));
     for (const Flag& flag : command.flags) {
       AddFlag(&bound_flags.emplace_back(BoundFlag{&command, &flag}), subcommand);
     }

@@ -32,7 +32,8 @@ class CliTest : public testing::Test {
                              [this] {
                                ++runs_;
                                return body_();
-                             }};
+                             },
+                             "More of it."};
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     const int code = Main(std::span(&command, 1), args);
@@ -145,6 +146,8 @@ TEST_F(CliTest, HelpAndVersionGoToStandardOutput) {
   EXPECT_EQ(result.code, 0);
   EXPECT_NE(result.out.find("-n,--number"), std::string::npos);
   EXPECT_NE(result.out.find("(default: 7)"), std::string::npos);
+  EXPECT_NE(result.out.find("More of it."), std::string::npos);
+  EXPECT_NE(result.out.find("Exit codes"), std::string::npos);
   result = Call({"--version"});
   EXPECT_EQ(result.code, 0);
   EXPECT_TRUE(result.out.starts_with("lockstep ")) << result.out;

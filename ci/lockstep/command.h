@@ -46,6 +46,7 @@ struct Command {
   std::string_view summary;  // one line, no full stop
   std::vector<Flag> flags;   // targets live as long as `run`
   std::function<ExitCode()> run;
+  std::string details = {};  // what the help says after the flags
 };
 
 }  // namespace lockstep::cli

@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "caches/digest.h"
+#include "caches/registry.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/model_source.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
+#include "oracle/faulty_cache.h"
 #include "oracle/verify.h"
 
 namespace lockstep::cli {
@@ -193,6 +195,17 @@ void PrintTable(const VerifyFlags& flags, const VerifyResult& result) {
   if (result.outcome != VerifyOutcome::kHolds) fmt::print("repeat: {}\n", flags.CommandLine());
 }
 
+// The names that --cache and --plant take.
+std::string Details() {
+  std::string text = "Caches (and the same with other block sizes, row types and windows):";
+  for (const CacheSpec& spec : AllCaches()) text += fmt::format("\n  {}", spec.name);
+  text += "\n\nFaults to plant (fields in brackets may be left out):\n";
+  for (const PlantInfo& plant : KnownPlants()) {
+    text += fmt::format("  {}\n      {}\n", plant.Usage(), plant.what);
+  }
+  return text;
+}
+
 ExitCode RunVerify(VerifyFlags flags) {
   CheckFloatingPointEnvironment();
   if (!flags.source.given()) flags.source.synthetic = kDefaultPreset;
@@ -244,7 +257,7 @@ Command VerifyCommand() {
   return {"verify",
           "Prove the direct write path of every cache, bit for bit (default model: "
           "synthetic smollm-135m)",
-          std::move(flags), [values] { return RunVerify(*values); }};
+          std::move(flags), [values] { return RunVerify(*values); }, Details()};
 }
 
 }  // namespace lockstep::cli

@@ -135,6 +135,23 @@ TEST(WrongUseTest, UnknownCacheAndKernels) {
                 {"LOCKSTEP_ISA=mmx"});
 }
 
+TEST(WrongUseTest, Verify) {
+  const std::vector<std::string> tiny = {"verify", "--synthetic", std::string(kPreset)};
+  const auto with = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> args = tiny;
+    args.insert(args.end(), more);
+    return args;
+  };
+  ExpectRefused({"verify", "--model", "no/such/model.gguf"}, {"no/such/model.gguf"});
+  ExpectRefused(with({"--cache", "simple", "--cache", "magic"}), {"magic", "paged"});
+  ExpectRefused(with({"--plant", "gremlin"}), {"gremlin", "flip-k"});
+  ExpectRefused(with({"--plant", "flip-k:layer=1"}), {"position", "flip-k"});
+  ExpectRefused(with({"--prompt", ""}), {"--prompt", "empty"});
+  ExpectRefused(with({"-n", "0"}), {"-n", "'0'"});
+  ExpectRefused(with({"-n", "2147483647"}), {"context"});
+  ExpectRefused(with({"--isa", "mmx"}), {"mmx", "scalar"});
+}
+
 TEST(WrongUseTest, OutputThatCannotBeWritten) {
   const ProcessResult result =
       RunLockstepCommand(SyntheticRun({"--prompt", "x", "-n", "2"}), {}, "/dev/full");
