@@ -1,0 +1,70 @@
+// Runs a cache script on a subject and on ModelCache side by side. After every operation everything
+// that the contract says is compared, of every sequence that is alive: the outcome (done, granted,
+// refused, which exception), lengths, rows to the bit as every query reads them, both hashes, the
+// blocks in use.
+#ifndef LOCKSTEP_PROPERTIES_SCRIPT_RUNNER_H_
+#define LOCKSTEP_PROPERTIES_SCRIPT_RUNNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "caches/kv_cache.h"
+#include "oracle/model_cache.h"
+#include "properties/position_classes.h"
+#include "properties/script.h"
+
+namespace lockstep {
+
+// A fault found in a subject: plain data.
+struct ScriptFinding {
+  int32_t op = 0;    // index of the operation after which it showed
+  std::string what;  // one sentence; begins with the clause where one is known
+};
+
+// What ran, so that an agreement about nothing shows.
+struct ScriptCounts {
+  int64_t operations = 0;
+  int64_t granted = 0;
+  int64_t refused = 0;
+  int64_t committed = 0;
+  int64_t updated = 0;
+  int64_t threw = 0;      // on both sides, with the same type
+  int64_t exhausted = 0;  // of these, PoolExhausted
+  int64_t rolled_back = 0;
+  int64_t forked = 0;
+  int64_t restored = 0;
+  int64_t rows_compared = 0;
+  PositionClassCounts positions = {};
+
+  ScriptCounts& operator+=(const ScriptCounts& other);
+};
+
+struct ScriptRun {
+  std::optional<ScriptFinding> finding;
+  ScriptCounts counts;
+};
+
+// What is run, and what is expected of it.
+struct ScriptSubject {
+  std::function<std::unique_ptr<KvCache>(const CacheScript&)> make;
+  ModelCacheOptions model;       // geometry, max_step_rows and blocks_available are filled in
+  bool compares_storage = true;  // the stored bytes are the encoded rows and nothing else [X2]
+};
+
+// The subject that script.cache names, from the registry. Throws Error for an unknown name.
+ScriptSubject RegisteredSubject(std::string_view cache);
+
+// Stops at the first finding.
+ScriptRun RunScript(const CacheScript& script, const ScriptSubject& subject);
+
+// The script with every operation left out that the finding does not need (ddmin: Zeller,
+// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002), then with
+// shorter position lists. REQUIRES: RunScript finds something (LS_CHECK).
+CacheScript ShrinkScript(const CacheScript& script, const ScriptSubject& subject);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PROPERTIES_SCRIPT_RUNNER_H_
