@@ -63,7 +63,6 @@ class Script {
   Script(const ScriptSubject& subject, uint64_t seed, ScriptCounts* counts)
       : choose_(seed, subject.head_dim_multiple, subject.forks),
         geometry_(choose_.geometry()),
-        compares_storage_(subject.compares_storage),
         counts_(counts) {
     auto cache = subject.make(geometry_);
     ModelCacheOptions options = subject.model;
@@ -308,9 +307,7 @@ class Script {
     CompareBlocks(s);
     if (!specified || finding_) return;
     if (DigestOfCache(*s.subject) != DigestOfCache(*s.model)) Find("[X1] the hashes differ");
-    if (compares_storage_ && s.subject->StorageDigest() != s.model->StorageDigest()) {
-      Find("[X2] the stored bytes differ");
-    }
+    if (s.subject->StorageDigest() != s.model->StorageDigest()) Find("[X2] stored bytes differ");
   }
 
   // Of one sequence alone, which no block is shared with [B3].
@@ -350,7 +347,6 @@ class Script {
 
   Choices choose_;
   KvGeometry geometry_;
-  bool compares_storage_;
   ScriptCounts* counts_;
   std::vector<Sequence> sequences_;
   size_t current_ = 0;  // the sequence that the operation goes to

@@ -22,7 +22,6 @@ struct ScriptSubject {
   ModelCacheOptions model;        // what to expect; geometry and max_step_rows are filled in
   int32_t head_dim_multiple = 1;  // head_dim is a multiple of this
   bool forks = true;
-  bool compares_storage = true;  // the stored bytes are the encoded rows and nothing else
 };
 
 // What ran, so that an agreement about nothing shows.
