@@ -432,7 +432,9 @@ ScriptSubject RegisteredSubject(std::string_view cache) {
   ScriptSubject subject;
   subject.make = [spec](const CacheScript& script) {
     if (script.blocks > 0 && spec.block_size > 0) return MakeOnSmallPool(script, spec.block_size);
-    return spec.make({.geometry = script.geometry, .sequences = kMaxSequences});
+    // Twice: an open reservation in a shared block holds its copy beside the block in its old
+    // place.
+    return spec.make({.geometry = script.geometry, .sequences = 2 * kMaxSequences});
   };
   subject.model.key_type = spec.key_type;
   subject.model.value_type = spec.value_type;

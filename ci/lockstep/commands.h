@@ -10,10 +10,12 @@ namespace lockstep::cli {
 
 Command RunCommand();
 Command VerifyCommand();
+Command ReplayCommand();
+Command FuzzCommand();
 Command DoctorCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {RunCommand(), VerifyCommand(), DoctorCommand()};
+  return {RunCommand(), VerifyCommand(), ReplayCommand(), FuzzCommand(), DoctorCommand()};
 }
 
 }  // namespace lockstep::cli

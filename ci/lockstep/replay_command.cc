@@ -1,0 +1,76 @@
+// lockstep replay: runs one cache script, as findings print it, and says whether it still shows the
+// fault. Text or JSON, told apart by the first character.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "caches/error.h"
+#include "ci/lockstep/commands.h"
+#include "ci/lockstep/script_subject.h"
+#include "properties/script.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct ReplayFlags {
+  std::string path;
+  std::string cache;  // instead of the script's own
+  std::string plant;
+  bool shrink = false;
+};
+
+std::string ReadAll(const std::string& path) {
+  std::string text;
+  if (path == "-") {
+    char buffer[1 << 16];
+    while (const size_t n = std::fread(buffer, 1, sizeof buffer, stdin)) text.append(buffer, n);
+    return text;
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
+  if (!file || file.bad()) {
+    throw Error({path, "cannot be read", "give the path of a script, or - for standard input"});
+  }
+  return text;
+}
+
+ExitCode RunReplay(const ReplayFlags& flags) {
+  const std::string text = ReadAll(flags.path);
+  const std::string where = flags.path == "-" ? "standard input" : flags.path;
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != text.npos && text[first] == '{';
+  CacheScript script = is_json ? ParseScriptJson(text, where) : ParseScript(text, where);
+  if (!flags.cache.empty()) script.cache = flags.cache;
+  const ScriptSubject subject = SubjectFor(script.cache, flags.plant);
+  CheckRunnable(script, subject, where);
+
+  const ScriptRun run = RunScript(script, subject);
+  if (!run.finding) {
+    fmt::print("holds: {} operations on {}, {} rows compared with the model\n",
+               run.counts.operations, script.cache, run.counts.rows_compared);
+    return ExitCode::kHolds;
+  }
+  if (flags.shrink) script = ShrinkScript(script, subject);
+  PrintFinding(script, *RunScript(script, subject).finding);
+  return ExitCode::kDifference;
+}
+
+}  // namespace
+
+Command ReplayCommand() {
+  const auto values = std::make_shared<ReplayFlags>();
+  return {.name = "replay",
+          .summary = "Run a cache script against the model cache",
+          .flags = {{"script", "FILE", "script to run, text or JSON, - for standard input",
+                     &values->path, true},
+                    {"--cache", "NAME", "a cache to run it on, instead of the script's own",
+                     &values->cache},
+                    {"--plant", "FAULT", "a fault to plant into the cache", &values->plant},
+                    {"--shrink", "", "leave out what the finding does not need", &values->shrink}},
+          .run = [values] { return RunReplay(*values); }};
+}
+
+}  // namespace lockstep::cli
