@@ -38,10 +38,20 @@ inline float HalfToFloat(uint16_t half) {
   return sign * std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
 }
 
-// A finite half, one in eight subnormal or zero.
+// A finite half, one in eight subnormal or zero. One draw a statement: the order of evaluation
+// within an expression differs between compilers.
 inline uint16_t RandomHalf(Random* random) {
   const uint32_t exponent = random->Below(8) == 0 ? 0 : 8 + random->Below(8);
-  return static_cast<uint16_t>(random->Below(2) << 15 | exponent << 10 | random->Below(1024));
+  const uint32_t sign_and_fraction = random->Below(1u << 11);
+  return static_cast<uint16_t>((sign_and_fraction >> 10) << 15 | exponent << 10 |
+                               (sign_and_fraction & 1023));
+}
+
+// A normal bfloat16 in +-[2^-7, 2).
+inline uint16_t RandomBF16(Random* random) {
+  const uint32_t sign_and_rest = random->Below(1u << 11);
+  return static_cast<uint16_t>((sign_and_rest >> 10) << 15 |
+                               ((120u << 7) + (sign_and_rest & 1023)));
 }
 
 inline void AppendU16(uint16_t value, std::vector<std::byte>* out) {
@@ -64,11 +74,7 @@ inline std::vector<std::byte> RandomWeights(GgmlType type, int64_t count, Random
       for (int64_t i = 0; i < count; ++i) AppendU16(RandomHalf(random), &bytes);
       break;
     case GgmlType::kBF16:
-      for (int64_t i = 0; i < count; ++i) {
-        AppendU16(static_cast<uint16_t>(random->Below(2) << 15 | (120 + random->Below(8)) << 7 |
-                                        random->Below(128)),
-                  &bytes);
-      }
+      for (int64_t i = 0; i < count; ++i) AppendU16(RandomBF16(random), &bytes);
       break;
     case GgmlType::kQ8_0:
     case GgmlType::kQ4_0:

@@ -1,0 +1,125 @@
+// PackedMatrix and DecodeWeights: layout, exact decoding, refusals.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "caches/digest.h"
+#include "caches/error.h"
+#include "engine/kernels.h"
+#include "engine/kernels/test_inputs.h"
+
+namespace lockstep {
+namespace {
+
+using kernels_test::BlockQuant;
+using kernels_test::FloatElement;
+using kernels_test::HalfToFloat;
+using kernels_test::LoadHalf;
+using kernels_test::RandomWeights;
+
+TEST(DecodeWeightsTest, EveryHalf) {
+  std::vector<std::byte> halves;
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    kernels_test::AppendU16(static_cast<uint16_t>(bits), &halves);
+  }
+  std::vector<float> f16(65536), bf16(65536);
+  DecodeWeights(GgmlType::kF16, halves, f16);
+  DecodeWeights(GgmlType::kBF16, halves, bf16);
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    ASSERT_EQ(CanonicalBits(f16[bits]), CanonicalBits(HalfToFloat(static_cast<uint16_t>(bits))))
+        << bits;
+    ASSERT_EQ(CanonicalBits(bf16[bits]), CanonicalBits(std::bit_cast<float>(bits << 16))) << bits;
+  }
+}
+
+TEST(DecodeWeightsTest, FloatsAndBlocks) {
+  Random random(41);
+  for (GgmlType type :
+       {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+    const bool q8 = type == GgmlType::kQ8_0;
+    const bool block = q8 || type == GgmlType::kQ4_0;
+    const auto bytes = RandomWeights(type, 96, &random);
+    std::vector<float> out(96);
+    DecodeWeights(type, bytes, out);
+    for (int i = 0; i < 96; ++i) {
+      float expected;
+      if (block) {
+        const std::byte* at = bytes.data() + i / 32 * (q8 ? 34 : 18);
+        expected = static_cast<float>(BlockQuant(q8, at, i % 32)) * HalfToFloat(LoadHalf(at));
+      } else {
+        expected = FloatElement(type, bytes.data(), i);
+      }
+      EXPECT_EQ(expected, out[static_cast<size_t>(i)]) << TraitsOf(type)->name << " " << i;
+    }
+  }
+}
+
+TEST(DecodeWeightsTest, ABlockWithAnInfiniteScaleFollowsIeee) {
+  std::vector<std::byte> block(34, std::byte{0});
+  block[1] = std::byte{0x7c};
+  block[2 + 5] = std::byte{0xff};  // -1
+  std::vector<float> out(32);
+  DecodeWeights(GgmlType::kQ8_0, block, out);
+  EXPECT_TRUE(out[0] != out[0]) << "0 * infinity";
+  EXPECT_EQ(out[5], -std::numeric_limits<float>::infinity());
+}
+
+TEST(PackedMatrixTest, BytesLieWhereTheLayoutSays) {
+  constexpr int32_t kRows = 18, kCols = 64;
+  Random random(42);
+  for (GgmlType type : {GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+    const bool q8 = type == GgmlType::kQ8_0;
+    const auto bytes = RandomWeights(type, int64_t{kRows} * kCols, &random);
+    const PackedMatrix w(type, kRows, kCols, bytes);
+    EXPECT_EQ(w.groups(), 2);
+    const int64_t block_bytes = q8 ? 544 : 288;
+    EXPECT_EQ(w.group_bytes(), q8 ? 1088 : 576);
+    for (int32_t row = 0; row < kRows; ++row) {
+      for (int32_t k = 0; k < kCols; ++k) {
+        const std::byte* file = bytes.data() + (row * 2 + k / 32) * (q8 ? 34 : 18);
+        const std::byte* packed = w.group(row / 16) + k / 32 * block_bytes;
+        const int r = row % 16, i = k % 32;
+        EXPECT_EQ(LoadHalf(packed + 2 * r), LoadHalf(file));
+        const int lane = i % (q8 ? 32 : 16);
+        const int byte = std::to_integer<int>(packed[32 + lane / 4 * 64 + 4 * r + lane % 4]);
+        const int quant = q8 ? byte - 128 : (i < 16 ? byte & 15 : byte >> 4) - 8;
+        EXPECT_EQ(quant, BlockQuant(q8, file, i)) << "row " << row << ", k " << k;
+      }
+    }
+  }
+  const auto bytes = RandomWeights(GgmlType::kF16, 18 * 3, &random);
+  const PackedMatrix w(GgmlType::kF16, 18, 3, bytes);
+  EXPECT_EQ(w.group_bytes(), 128) << "96 bytes, padded to a line";
+  EXPECT_EQ(LoadHalf(w.group(1) + 2 * (2 * 16 + 1)), LoadHalf(bytes.data() + 2 * (17 * 3 + 2)));
+}
+
+TEST(PackedMatrixTest, GroupsAreAlignedAndMovable) {
+  Random random(43);
+  PackedMatrix w(GgmlType::kQ8_0, 40, 32, RandomWeights(GgmlType::kQ8_0, 40 * 32, &random));
+  const std::byte* before = w.group(2);
+  const PackedMatrix moved = std::move(w);
+  EXPECT_EQ(moved.group(2), before);
+  for (int32_t g = 0; g < moved.groups(); ++g) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(moved.group(g)) % 64, 0u);
+  }
+  static_assert(!std::is_copy_constructible_v<PackedMatrix>);
+}
+
+TEST(PackedMatrixTest, Refusals) {
+  const std::vector<std::byte> bytes(34 * 4);
+  for (int32_t cols : {31, 33, 48}) {
+    EXPECT_THROW(PackedMatrix(GgmlType::kQ8_0, 1, cols, bytes), Error) << cols;
+    EXPECT_THROW(PackedMatrix(GgmlType::kQ4_0, 1, cols, bytes), Error) << cols;
+  }
+  EXPECT_THROW(PackedMatrix(static_cast<GgmlType>(9999), 1, 32, bytes), Error);
+  EXPECT_DEATH(PackedMatrix(GgmlType::kQ8_0, 5, 32, bytes), "136 bytes for 5 x 32");
+  EXPECT_DEATH(PackedMatrix(GgmlType::kQ8_0, 0, 32, bytes), "matrix of 0 x 32");
+  std::vector<float> out(33);
+  EXPECT_DEATH(DecodeWeights(GgmlType::kQ8_0, bytes, out), "136 bytes for 33 weights");
+}
+
+}  // namespace
+}  // namespace lockstep
