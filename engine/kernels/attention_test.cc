@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -298,6 +300,41 @@ TEST_P(AttentionTest, NonFiniteScoresReachTheOutput) {
     ExpectSameBits(Reference(rows, q, 3), Attend(kernels(), rows, rows.Whole(), q, 3),
                    fmt::format("key {} not visible", bad));
   }
+}
+
+// A lone partial sum is the result itself: adding it to +0 would lose the sign of -0.
+TEST_P(AttentionTest, ANegativeUnderflowStaysNegative) {
+  const std::vector<float> q = {1.0f}, keys = {0.0f, -97.0f}, values = {0.0f, -1e-20f};
+  const KvView view = {.length = 2,
+                       .segments = {{.first = 0,
+                                     .count = 2,
+                                     .keys = std::as_bytes(std::span(keys)).data(),
+                                     .values = std::as_bytes(std::span(values)).data()}}};
+  float scores[2] = {}, out = 1.0f;
+  kernels().attention({.num_heads = 1, .num_kv_heads = 1, .head_dim = 1}, q.data(), view, 2, scores,
+                      &out);
+  EXPECT_EQ(std::bit_cast<uint32_t>(out), 0x80000000u);
+}
+
+TEST(AttentionDeathTest, WrongUse) {
+  Random random(17);
+  const AttentionShape shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 16};
+  const Rows rows = MakeRows(shape, RowType::kF32, RowType::kF32, 4, &random);
+  std::vector<float> q(64), scores(4), out(64);
+  const auto attend = [&](const AttentionShape& other, const KvView& view, int32_t visible) {
+    SelectKernels().attention(other, q.data(), view, visible, scores.data(), out.data());
+  };
+  EXPECT_DEATH(attend(shape, rows.Whole(), 0), "visible 0 of 4");
+  EXPECT_DEATH(attend(shape, rows.Whole(), 5), "visible 5 of 4");
+  EXPECT_DEATH(attend({.num_heads = 4, .num_kv_heads = 3, .head_dim = 16}, rows.Whole(), 4),
+               "4 heads over 3");
+  EXPECT_DEATH(
+      attend(shape, {.length = 4, .segments = {rows.Segment(0, 2), rows.Segment(3, 1)}}, 4),
+      "segment starts at 3, expected 2");
+  EXPECT_DEATH(attend(shape, {.length = 4, .segments = {rows.Segment(0, 3)}}, 3), "cover 3 of 4");
+  KvView blocks = rows.Whole();
+  blocks.segments[0].value_type = RowType::kQ4_0;
+  EXPECT_DEATH(attend(shape, blocks, 4), "head_dim 16 in a block format");
 }
 
 std::string TableName(const testing::TestParamInfo<const KernelTable*>& param) {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "caches/check.h"
-#include "engine/kernels/lanes.h"
+#include "engine/kernels/bits.h"
 
 namespace lockstep::internal {
 namespace {

@@ -93,6 +93,13 @@ Operands Draw(Random* random, uint32_t kind) {
   }
 }
 
+void FmaAll(const Lanes& a, const Lanes& b, const Lanes& c, Lanes* out) {
+  using internal::LoadLanes;
+  internal::StoreLanes(
+      internal::FmaLanes(LoadLanes(a.data()), LoadLanes(b.data()), LoadLanes(c.data())),
+      out->data());
+}
+
 void ExpectAllLanes(const std::array<Operands, kLanes>& operands) {
   Lanes a, b, c, out;
   for (size_t j = 0; j < kLanes; ++j) {
@@ -100,7 +107,7 @@ void ExpectAllLanes(const std::array<Operands, kLanes>& operands) {
     b[j] = operands[j].b;
     c[j] = operands[j].c;
   }
-  internal::FmaLanes<kLanes>(a.data(), b.data(), c.data(), out.data());
+  FmaAll(a, b, c, &out);
   for (size_t j = 0; j < kLanes; ++j) {
     const float expected = std::fma(a[j], b[j], c[j]);
     ASSERT_TRUE(SameBits(out[j], expected))
@@ -188,7 +195,7 @@ TEST(FmaTest, OneHundredMillionCases) {
           c[j] = pool[i + j].c * scale;
         }
         for (int step = 0; step < 16; ++step) {  // a chain, as in a dot product
-          internal::FmaLanes<kLanes>(a.data(), b.data(), c.data(), out.data());
+          FmaAll(a, b, c, &out);
           bool same = true;
           for (size_t j = 0; j < kLanes; ++j) {
             same = same && SameBits(out[j], std::fma(a[j], b[j], c[j]));

@@ -1,7 +1,7 @@
 // The seam between the kernel table and the instruction sets: plain pointers and plain structs.
 //
 // A translation unit compiled for an instruction set must not instantiate inline functions with
-// external linkage, not even accessors of our own classes (see lanes.h). So it sees a matrix as a
+// external linkage, not even accessors of our own classes (see bits.h). So it sees a matrix as a
 // PackedView and a view as an array of segments; kernel_table.cc, compiled for the baseline,
 // translates and checks.
 #ifndef LOCKSTEP_ENGINE_KERNELS_ISA_KERNELS_H_

@@ -1,149 +1,282 @@
-// The basic operations of engine/ARITHMETIC.md, shared by every translation unit that computes.
+// Sixteen floats at once, in vectors as wide as the instruction set compiled for has them: the 16
+// lanes of tree16, the 16 output rows of a group. Generic vectors of g++ and clang, no intrinsics.
 //
-// Everything here has internal linkage and uses nothing from the standard library: the file is
-// compiled once per instruction set, and an inline function with external linkage would let the
-// linker put AVX code into the baseline. For the same reason: __builtin_bit_cast, no std::byte.
+// Internal linkage and no standard library, for the reasons of bits.h.
 #ifndef LOCKSTEP_ENGINE_KERNELS_LANES_H_
 #define LOCKSTEP_ENGINE_KERNELS_LANES_H_
 
-#include <cstddef>
 #include <cstdint>
 
-#if defined(__FAST_MATH__)
-#error "engine/ARITHMETIC.md forbids -ffast-math"
-#endif
+#include "engine/kernels/bits.h"
 
 namespace lockstep::internal {
 namespace {
 
-inline uint32_t BitsOf(float value) { return __builtin_bit_cast(uint32_t, value); }
-inline uint64_t BitsOf(double value) { return __builtin_bit_cast(uint64_t, value); }
-inline float FloatOf(uint32_t bits) { return __builtin_bit_cast(float, bits); }
-inline double DoubleOf(uint64_t bits) { return __builtin_bit_cast(double, bits); }
+#if defined(__AVX512BW__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
 
-// The sum of a and b rounded to odd: exact sums as they are, others to the neighbour whose last
-// bit is 1. Rounding that once more to at most 51 bits is as good as rounding the exact sum
-// (Boldo, Melquiond, "Emulation of a FMA and Correctly Rounded Sums", IEEE TC 57(4), 2008).
-inline double AddRoundToOdd(double a, double b) {
-  const double sum = a + b;
-  const double b_part = sum - a;
-  const double error = (a - (sum - b_part)) + (b - b_part);  // exact; NaN when sum is not finite
-  const uint64_t bits = BitsOf(sum);
-  const uint64_t inexact = (error > 0) | (error < 0);
-  const uint64_t step = inexact & ~bits & 1u;            // 1: the last bit has to change
-  const uint64_t shrink = (bits ^ BitsOf(error)) >> 63;  // 1: towards zero
-  return DoubleOf(bits + step - 2 * (step & shrink));
+inline constexpr int kLanes = 16;
+inline constexpr int kWidth = kVectorBytes / 4;  // floats of a vector
+inline constexpr int kParts = kLanes / kWidth;   // vectors of 16 lanes
+
+using Floats = float __attribute__((vector_size(kVectorBytes)));
+using Ints = int32_t __attribute__((vector_size(kVectorBytes)));
+using Bytes = int8_t __attribute__((vector_size(16)));
+using Shorts8 = int16_t __attribute__((vector_size(16)));
+using Floats4 = float __attribute__((vector_size(16)));
+
+struct Lanes {
+  Floats part[kParts];
+};
+
+inline Lanes LoadLanes(const float* from) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) __builtin_memcpy(&x.part[p], from + p * kWidth, kVectorBytes);
+  return x;
 }
 
-// a * b + c rounded once to binary32 (IEEE 754 fusedMultiplyAdd). Without hardware: the product of
-// two floats is exact in double, the sum is rounded to odd, the narrowing rounds once.
-inline float EmulatedFma(float a, float b, float c) {
-  return static_cast<float>(AddRoundToOdd(double{a} * double{b}, double{c}));
+inline void StoreLanes(const Lanes& x, float* to) {
+  for (int p = 0; p < kParts; ++p) __builtin_memcpy(to + p * kWidth, &x.part[p], kVectorBytes);
+}
+
+inline Lanes SplatLanes(float value) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) x.part[p] = value - Floats{};  // value + 0 would lose -0
+  return x;
+}
+
+inline Lanes operator+(const Lanes& a, const Lanes& b) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) x.part[p] = a.part[p] + b.part[p];
+  return x;
+}
+
+inline Lanes operator-(const Lanes& a, const Lanes& b) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) x.part[p] = a.part[p] - b.part[p];
+  return x;
+}
+
+inline Lanes operator*(const Lanes& a, const Lanes& b) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) x.part[p] = a.part[p] * b.part[p];
+  return x;
+}
+
+inline Lanes operator/(const Lanes& a, const Lanes& b) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) x.part[p] = a.part[p] / b.part[p];
+  return x;
+}
+
+inline Lanes NegateLanes(const Lanes& a) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) x.part[p] = -a.part[p];
+  return x;
+}
+
+// 16 halves, zero-extended.
+inline void LoadHalves(const uint8_t* from, Ints (&out)[kParts]) {
+#if defined(__AVX2__)
+  using Halves = uint16_t __attribute__((vector_size(kVectorBytes / 2)));
+  for (int p = 0; p < kParts; ++p) {
+    Halves halves;
+    __builtin_memcpy(&halves, from + p * (kVectorBytes / 2), sizeof halves);
+    out[p] = __builtin_convertvector(halves, Ints);
+  }
+#else
+  const Shorts8 zero = {};
+  for (int p = 0; p < kParts; p += 2) {
+    Shorts8 v;
+    __builtin_memcpy(&v, from + p * 8, sizeof v);
+    out[p] = __builtin_bit_cast(Ints, __builtin_shufflevector(v, zero, 0, 8, 1, 9, 2, 10, 3, 11));
+    out[p + 1] =
+        __builtin_bit_cast(Ints, __builtin_shufflevector(v, zero, 4, 12, 5, 13, 6, 14, 7, 15));
+  }
+#endif
+}
+
+// WidenF16 of 16 halves.
+inline Lanes WidenHalves(const uint8_t* from) {
+  Ints halves[kParts];
+  LoadHalves(from, halves);
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) {
+    const Ints magnitude = halves[p] & 0x7fff;
+    const Ints sign = (halves[p] & 0x8000) << 16;
+    const Ints normal = (magnitude << 13) + (112 << 23);
+    const Ints special = normal + (112 << 23);
+    const Floats small = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;
+    const Ints finite = magnitude < 0x400 ? __builtin_bit_cast(Ints, small) : normal;
+    const Ints value = magnitude >= 0x7c00 ? special : finite;
+    x.part[p] = __builtin_bit_cast(Floats, value | sign);
+  }
+  return x;
+}
+
+// WidenBF16 of 16 halves.
+inline Lanes WidenBrainHalves(const uint8_t* from) {
+  Ints halves[kParts];
+  LoadHalves(from, halves);
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) {
+    x.part[p] = __builtin_bit_cast(Floats, halves[p] << 16);
+  }
+  return x;
+}
+
+// 16 exact integers (below 2^24) as floats.
+inline Lanes LanesOf(const int32_t* integers) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) {
+    Ints part;
+    __builtin_memcpy(&part, integers + p * kWidth, sizeof part);
+    x.part[p] = __builtin_convertvector(part, Floats);
+  }
+  return x;
+}
+
+// 16 signed bytes as floats.
+inline Lanes LanesOf(Bytes bytes) {
+  Lanes x;
+#if defined(__AVX512BW__)
+  using Shorts16 = int16_t __attribute__((vector_size(32)));
+  const auto shorts = __builtin_convertvector(bytes, Shorts16);
+  x.part[0] = __builtin_convertvector(__builtin_convertvector(shorts, Ints), Floats);
+#elif defined(__AVX2__)
+  using Shorts16 = int16_t __attribute__((vector_size(32)));
+  const auto shorts = __builtin_convertvector(bytes, Shorts16);
+  const auto low = __builtin_shufflevector(shorts, shorts, 0, 1, 2, 3, 4, 5, 6, 7);
+  const auto high = __builtin_shufflevector(shorts, shorts, 8, 9, 10, 11, 12, 13, 14, 15);
+  x.part[0] = __builtin_convertvector(__builtin_convertvector(low, Ints), Floats);
+  x.part[1] = __builtin_convertvector(__builtin_convertvector(high, Ints), Floats);
+#else
+  // SSE2 widens by interleaving: each byte twice, each short twice, then the copies shifted out.
+  const Shorts8 pairs[2] = {
+      __builtin_bit_cast(Shorts8, __builtin_shufflevector(bytes, bytes, 0, 16, 1, 17, 2, 18, 3, 19,
+                                                          4, 20, 5, 21, 6, 22, 7, 23)),
+      __builtin_bit_cast(Shorts8, __builtin_shufflevector(bytes, bytes, 8, 24, 9, 25, 10, 26, 11,
+                                                          27, 12, 28, 13, 29, 14, 30, 15, 31))};
+  for (int p = 0; p < 2; ++p) {
+    const Shorts8 v = pairs[p];
+    const auto low = __builtin_shufflevector(v, v, 0, 8, 1, 9, 2, 10, 3, 11);
+    const auto high = __builtin_shufflevector(v, v, 4, 12, 5, 13, 6, 14, 7, 15);
+    x.part[2 * p] = __builtin_convertvector(__builtin_bit_cast(Ints, low) >> 24, Floats);
+    x.part[2 * p + 1] = __builtin_convertvector(__builtin_bit_cast(Ints, high) >> 24, Floats);
+  }
+#endif
+  return x;
+}
+
+// tree16's steps of width 8 and 4.
+#if defined(__AVX512BW__)
+inline Floats4 FoldToFour(const Lanes& x) {
+  const Floats v = x.part[0];
+  const auto eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+         __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+}
+#elif defined(__AVX2__)
+inline Floats4 FoldToFour(const Lanes& x) {
+  const Floats eight = x.part[0] + x.part[1];
+  return __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+         __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+}
+#else
+inline Floats4 FoldToFour(const Lanes& x) {
+  return (x.part[0] + x.part[2]) + (x.part[1] + x.part[3]);
+}
+#endif
+
+// The last steps of tree16: 16 lanes to one sum.
+inline float SumLanes(const Lanes& x) {
+  const Floats4 four = FoldToFour(x);
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 
-inline constexpr bool kHardwareFma = true;
-
-inline float Fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-
-// out[j] = fma(a[j], b[j], c[j]). out may be any of the others.
-template <size_t N>
-inline void FmaLanes(const float* a, const float* b, const float* c, float* out) {
-  for (size_t j = 0; j < N; ++j) out[j] = __builtin_fmaf(a[j], b[j], c[j]);
-}
-
-// c[j] = fma(a[j], b, c[j]).
-template <size_t N>
-inline void FmaLanes(const float* a, float b, float* c) {
-  for (size_t j = 0; j < N; ++j) c[j] = __builtin_fmaf(a[j], b, c[j]);
+// a * b + c in each lane, rounded once. Both compilers make one instruction a vector of it.
+inline Lanes FmaLanes(const Lanes& a, const Lanes& b, const Lanes& c) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) {
+    for (int j = 0; j < kWidth; ++j) {
+      x.part[p][j] = __builtin_fmaf(a.part[p][j], b.part[p][j], c.part[p][j]);
+    }
+  }
+  return x;
 }
 
 #else
 
-inline constexpr bool kHardwareFma = false;
+using Doubles4 = double __attribute__((vector_size(32)));
+using Words = uint32_t __attribute__((vector_size(16)));
+using Longs2 = int64_t __attribute__((vector_size(16)));
 
-inline float Fma(float a, float b, float c) { return EmulatedFma(a, b, c); }
-
-using Float2 = float __attribute__((vector_size(8)));
-using Double2 = double __attribute__((vector_size(16)));
-using Int2 = int64_t __attribute__((vector_size(16)));
-
-// fma of two lanes by the short way, a sum in double narrowed to float, which rounds twice. That is
-// wrong only where the first rounding hits the middle between two floats: the low 29 bits of a
-// normal result are 2^28, or the result is subnormal. Such lanes set `risky`.
-inline Float2 FmaPair(Double2 a, Double2 b, Double2 c, Int2* risky) {
-  const Double2 sum = a * b + c;
-  const Int2 bits = __builtin_bit_cast(Int2, sum);
-  const Double2 magnitude = __builtin_bit_cast(Double2, bits & INT64_MAX);
-  // 2^28 in the low 29 bits, tested by 32-bit lanes, which SSE2 can compare.
-  using Int4 = int32_t __attribute__((vector_size(16)));
-  const Int4 middle = (__builtin_bit_cast(Int4, bits) & Int4{0x1fffffff, 0, 0x1fffffff, 0}) ==
-                      Int4{0x10000000, 1, 0x10000000, 1};
-  const Int2 subnormal = (magnitude < 0x1p-126) & (magnitude > 0.0);
-  *risky |= __builtin_bit_cast(Int2, middle) | subnormal;
-  return __builtin_convertvector(sum, Float2);
+// Where narrowing a sum in double to float is not the same as rounding the exact sum once: that the
+// sum was rounded to double before matters only when this rounding hit the middle of two floats.
+// For a normal result the low 29 bits are 2^28 then, for a subnormal one they may be anything.
+//
+// Two doubles as words {low, high, low, high}; -1 for each word that shows a risk. Per word,
+// (word & mask) + offset < bound as signed numbers, with offsets that put the first risky value at
+// the smallest integer: low & 0x1fffffff == 0x10000000, 0 < high & 0x7fffffff < 897 << 20.
+inline Ints RiskyWords(Words sum) {
+  constexpr uint32_t kLeast = 0x80000000u;
+  constexpr uint32_t kLow = kLeast - 0x10000000u, kHigh = kLeast - 1;
+  constexpr int32_t kLowBound = static_cast<int32_t>(kLeast + 1);
+  constexpr int32_t kHighBound = static_cast<int32_t>(kLeast + (897u << 20) - 1);
+  const Words shifted = (sum & Words{0x1fffffffu, 0x7fffffffu, 0x1fffffffu, 0x7fffffffu}) +
+                        Words{kLow, kHigh, kLow, kHigh};
+  return __builtin_bit_cast(Ints, shifted) < Ints{kLowBound, kHighBound, kLowBound, kHighBound};
 }
 
-inline Double2 WidenPair(const float* from) {
-  Float2 pair;
-  __builtin_memcpy(&pair, from, sizeof pair);
-  return __builtin_convertvector(pair, Double2);
+[[gnu::noinline, gnu::cold]] void EmulatedFmaLanes(const float* a, const float* b, const float* c,
+                                                   float* out) {
+  for (int j = 0; j < kLanes; ++j) out[j] = EmulatedFma(a[j], b[j], c[j]);
 }
 
-// out[j] = fma(a[j], b[j], c[j]). out may be any of the others.
-template <size_t N>
-inline void FmaLanes(const float* a, const float* b, const float* c, float* out) {
-  if constexpr (N % 2 != 0) {
-    for (size_t j = 0; j < N; ++j) out[j] = EmulatedFma(a[j], b[j], c[j]);
-  } else {
-    float sums[N];
-    Int2 risky = {};
-    for (size_t j = 0; j < N; j += 2) {
-      const Float2 pair = FmaPair(WidenPair(a + j), WidenPair(b + j), WidenPair(c + j), &risky);
-      __builtin_memcpy(sums + j, &pair, sizeof pair);
-    }
-    if (__builtin_expect((risky[0] | risky[1]) != 0, 0)) {
-      for (size_t j = 0; j < N; ++j) sums[j] = EmulatedFma(a[j], b[j], c[j]);
-    }
-    __builtin_memcpy(out, sums, sizeof sums);
+// a * b + c in each lane, rounded once: the short way, a sum in double, and the exact one where it
+// is needed.
+inline Lanes FmaLanes(const Lanes& a, const Lanes& b, const Lanes& c) {
+  static_assert(kWidth == 4);
+  Lanes x;
+  Ints risky = {};
+  for (int p = 0; p < kParts; ++p) {
+    const Doubles4 sum = __builtin_convertvector(a.part[p], Doubles4) *
+                             __builtin_convertvector(b.part[p], Doubles4) +
+                         __builtin_convertvector(c.part[p], Doubles4);
+    Words words[2];
+    __builtin_memcpy(words, &sum, sizeof words);
+    risky += RiskyWords(words[0]) + RiskyWords(words[1]);
+    x.part[p] = __builtin_convertvector(sum, Floats);
   }
-}
-
-// c[j] = fma(a[j], b, c[j]).
-template <size_t N>
-inline void FmaLanes(const float* a, float b, float* c) {
-  float copies[N];
-  for (size_t j = 0; j < N; ++j) copies[j] = b;
-  FmaLanes<N>(a, copies, c, c);
+  const auto any = __builtin_bit_cast(Longs2, risky);
+  if (__builtin_expect((any[0] | any[1]) != 0, 0)) {
+    float from[3][kLanes], to[kLanes];  // in memory here only, so that the lanes stay in registers
+    StoreLanes(a, from[0]);
+    StoreLanes(b, from[1]);
+    StoreLanes(c, from[2]);
+    EmulatedFmaLanes(from[0], from[1], from[2], to);
+    return LoadLanes(to);
+  }
+  return x;
 }
 
 #endif
 
-// binary16 to binary32, exact; a NaN stays a NaN.
-inline float WidenF16(uint16_t half) {
-  const uint32_t magnitude = half & 0x7fffu;
-  const uint32_t sign = (half & 0x8000u) << 16;
-  const uint32_t normal = (magnitude << 13) + (112u << 23);  // exponent bias 15 becomes 127
-  const uint32_t special = normal + (112u << 23);            // infinity and NaN: exponent 255
-  const uint32_t small = BitsOf(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  const uint32_t bits = magnitude >= 0x7c00u ? special : magnitude < 0x400u ? small : normal;
-  return FloatOf(bits | sign);
+// c with its first `count` lanes replaced by fma(a[j], b[j], c[j]): absent elements are skipped.
+inline Lanes FmaFirstLanes(const float* a, const float* b, int32_t count, const Lanes& c) {
+  float sums[kLanes];
+  StoreLanes(c, sums);
+  for (int32_t j = 0; j < count; ++j) sums[j] = Fma(a[j], b[j], sums[j]);
+  return LoadLanes(sums);
 }
-
-// bfloat16 to binary32, exact.
-inline float WidenBF16(uint16_t half) { return FloatOf(static_cast<uint32_t>(half) << 16); }
-
-// The last steps of tree16: 16 lanes to one sum.
-inline float SumLanes(float* lanes) {
-  for (int width = 8; width > 0; width /= 2) {
-    for (int j = 0; j < width; ++j) lanes[j] += lanes[j + width];
-  }
-  return lanes[0];
-}
-
-// Adding 1.5 * 2^23 leaves an integer in the low bits, rounded half to even, for |x| < 2^22.
-inline constexpr float kRoundMagic = 0x1.8p23f;
 
 }  // namespace
 }  // namespace lockstep::internal

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "caches/check.h"
+#include "engine/kernels/bits.h"
 #include "engine/kernels/double_double.h"
 #include "engine/kernels/exp.h"
-#include "engine/kernels/lanes.h"
 
 #if FLT_EVAL_METHOD != 0
 #error "engine/ARITHMETIC.md needs float expressions evaluated in binary32"

@@ -6,7 +6,7 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "engine/kernels.h"
-#include "engine/kernels/lanes.h"
+#include "engine/kernels/bits.h"
 #include "engine/kernels/packed_layout.h"
 
 namespace lockstep {

@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_ENGINE_KERNELS_PORTABLE_ATTENTION_H_
 #define LOCKSTEP_ENGINE_KERNELS_PORTABLE_ATTENTION_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/kernels/exp.h"
@@ -11,8 +12,6 @@
 
 namespace lockstep::internal {
 namespace {
-
-inline constexpr int32_t kLanes = 16;
 
 inline int64_t StoredBytes(RowType type, int64_t elements) {
   switch (type) {
@@ -28,192 +27,231 @@ inline int64_t StoredBytes(RowType type, int64_t elements) {
   return 0;
 }
 
-// Elements [element, element + kLanes) of a stored row as F32, exact: q * d has at most 19 bits.
-// REQUIRES: element is a multiple of 16, all 16 elements exist.
+// Elements [element, element + 16) of a stored row as F32, exact: q * d has at most 19 bits.
+// REQUIRES: for the block formats, element is a multiple of 16.
 template <RowType kType>
-inline void LoadLanes(const uint8_t* row, int64_t element, float* out) {
+inline Lanes LoadStored(const uint8_t* row, int64_t element) {
   if constexpr (kType == RowType::kF32) {
-    __builtin_memcpy(out, row + element * 4, kLanes * sizeof(float));
+    return LoadLanes(reinterpret_cast<const float*>(row) + element);
   } else if constexpr (kType == RowType::kF16) {
-    uint16_t halves[kLanes];
-    __builtin_memcpy(halves, row + element * 2, sizeof halves);
-    for (int j = 0; j < kLanes; ++j) out[j] = WidenF16(halves[j]);
+    return WidenHalves(row + element * 2);
   } else {
     constexpr bool kQ8 = kType == RowType::kQ8_0;
     const uint8_t* block = row + element / kBlock * (kQ8 ? kQ8FileBytes : kQ4FileBytes);
-    uint16_t scale_bits;
-    __builtin_memcpy(&scale_bits, block, sizeof scale_bits);
-    const float d = WidenF16(scale_bits);
-    const bool upper = element % kBlock != 0;
-    const uint8_t* quants = block + 2 + (kQ8 && upper ? kLanes : 0);
-    for (int j = 0; j < kLanes; ++j) {
-      const int q8 = static_cast<int8_t>(quants[j]);
-      const int q4 = ((upper ? quants[j] >> 4 : quants[j]) & 15) - 8;
-      out[j] = static_cast<float>(kQ8 ? q8 : q4) * d;
+    uint16_t scale;
+    __builtin_memcpy(&scale, block, sizeof scale);
+    const bool upper = element % kBlock != 0;  // elements 16..31 of the block
+    Bytes quants;
+    __builtin_memcpy(&quants, block + 2 + (kQ8 && upper ? kLanes : 0), sizeof quants);
+    if constexpr (!kQ8) {
+      auto pairs = __builtin_bit_cast(Shorts8, quants);
+      if (upper) pairs = pairs >> 4;
+      quants = __builtin_bit_cast(Bytes, pairs & 0x0f0f) - 8;
     }
+    return LanesOf(quants) * SplatLanes(WidenF16(scale));
   }
 }
 
-// The last, short run of a head: `count` < 16 elements, which block formats do not have.
+// The last, short run of a head: `count` < 16 elements, which block formats do not have; then
+// zeros.
 template <RowType kType>
-inline void LoadTail(const uint8_t* row, int64_t element, int32_t count, float* out) {
-  for (int32_t j = 0; j < count; ++j) {
-    const uint8_t* at = row + (element + j) * (kType == RowType::kF32 ? 4 : 2);
+inline void LoadTail(const uint8_t* row, int64_t element, int32_t count, float (&out)[kLanes]) {
+  for (int32_t j = 0; j < kLanes; ++j) {
+    out[j] = 0.0f;
+    if (j >= count) continue;
     if constexpr (kType == RowType::kF32) {
-      __builtin_memcpy(out + j, at, sizeof(float));
-    } else {
+      __builtin_memcpy(out + j, row + (element + j) * 4, sizeof(float));
+    } else if constexpr (kType == RowType::kF16) {
       uint16_t half;
-      __builtin_memcpy(&half, at, sizeof half);
+      __builtin_memcpy(&half, row + (element + j) * 2, sizeof half);
       out[j] = WidenF16(half);
     }
   }
 }
 
+// One query head and where its KV head lies in a row.
+struct Head {
+  const float* q;  // [dim]
+  int32_t dim;
+  int64_t element;    // first element in K and V rows
+  int64_t kv_stride;  // elements of a row
+};
+
+// scores[i] = (tree16 over d of fma(q, k, acc)) * scale for `count` rows.
+// Returns the larger of `top` and their maximum.
 template <RowType kType>
-inline void LoadRun(const uint8_t* row, int64_t element, int32_t count, float* out) {
-  if (count == kLanes) return LoadLanes<kType>(row, element, out);
-  LoadTail<kType>(row, element, count, out);
-}
-
-inline int32_t RunLength(int32_t begin, int32_t end) {
-  return end - begin < kLanes ? end - begin : kLanes;
-}
-
-// lanes[j] = fma(a[j], b[j], lanes[j]) for count <= 16 lanes.
-inline void FmaRun(const float* a, const float* b, int32_t count, float* lanes) {
-  if (count == kLanes) return FmaLanes<kLanes>(a, b, lanes, lanes);
-  for (int32_t j = 0; j < count; ++j) lanes[j] = Fma(a[j], b[j], lanes[j]);
-}
-
-// tree16 over d of fma(q, k, acc) for `rows` rows; returns the larger of `top` and their maximum.
-template <RowType kType>
-inline float ScoreRows(const float* q, const uint8_t* rows, int32_t count, int64_t row_bytes,
-                       int64_t element, int32_t head_dim, float scale, float* scores, float top) {
+inline float ScoreRows(const Head& head, const uint8_t* rows, int32_t count, float scale, float top,
+                       float* scores) {
+  const int64_t row_bytes = StoredBytes(kType, head.kv_stride);
+  const int32_t whole = head.dim / kLanes * kLanes;
   for (int32_t i = 0; i < count; ++i) {
     const uint8_t* row = rows + i * row_bytes;
-    float lanes[kLanes] = {};
-    for (int32_t d = 0; d < head_dim; d += kLanes) {
-      const int32_t n = RunLength(d, head_dim);
-      float k[kLanes];
-      LoadRun<kType>(row, element + d, n, k);
-      FmaRun(q + d, k, n, lanes);
+    Lanes acc = SplatLanes(0.0f);
+    for (int32_t d = 0; d < whole; d += kLanes) {
+      acc = FmaLanes(LoadLanes(head.q + d), LoadStored<kType>(row, head.element + d), acc);
     }
-    const float score = SumLanes(lanes) * scale;
-    scores[i] = score;
-    top = score > top ? score : top;
+    if (whole < head.dim) {
+      float k[kLanes];
+      LoadTail<kType>(row, head.element + whole, head.dim - whole, k);
+      acc = FmaFirstLanes(head.q + whole, k, head.dim - whole, acc);
+    }
+    scores[i] = SumLanes(acc) * scale;
+    top = scores[i] > top ? scores[i] : top;
   }
   return top;
 }
 
-// chain[j] = fma(weight, v, chain[j]) over `count` rows, for n <= 16 elements of the head.
-template <RowType kType>
-inline void AddRows(const float* weights, const uint8_t* rows, int32_t count, int64_t row_bytes,
-                    int64_t element, int32_t n, float* chain) {
-  for (int32_t i = 0; i < count; ++i) {
-    float v[kLanes];
-    LoadRun<kType>(rows + i * row_bytes, element, n, v);
-    if (n == kLanes) {
-      FmaLanes<kLanes>(v, weights[i], chain);
-    } else {
-      for (int32_t j = 0; j < n; ++j) chain[j] = Fma(weights[i], v[j], chain[j]);
-    }
-  }
-}
-
-inline float ScoreSegment(const KvSegment& segment, const float* q, int32_t count, int64_t stride,
-                          int64_t element, int32_t head_dim, float scale, float* scores,
-                          float top) {
+inline float ScoreSegment(const Head& head, const KvSegment& segment, int32_t count, float scale,
+                          float top, float* scores) {
   const auto* rows = reinterpret_cast<const uint8_t*>(segment.keys);
-  const int64_t bytes = StoredBytes(segment.key_type, stride);
-  const auto run = [&](auto score_rows) {
-    return score_rows(q, rows, count, bytes, element, head_dim, scale, scores, top);
-  };
   switch (segment.key_type) {
     case RowType::kF32:
-      return run(ScoreRows<RowType::kF32>);
+      return ScoreRows<RowType::kF32>(head, rows, count, scale, top, scores);
     case RowType::kF16:
-      return run(ScoreRows<RowType::kF16>);
+      return ScoreRows<RowType::kF16>(head, rows, count, scale, top, scores);
     case RowType::kQ8_0:
-      return run(ScoreRows<RowType::kQ8_0>);
+      return ScoreRows<RowType::kQ8_0>(head, rows, count, scale, top, scores);
     case RowType::kQ4_0:
-      return run(ScoreRows<RowType::kQ4_0>);
+      return ScoreRows<RowType::kQ4_0>(head, rows, count, scale, top, scores);
   }
   return top;
-}
-
-inline void AddSegment(const KvSegment& segment, const float* weights, int32_t skip, int32_t count,
-                       int64_t stride, int64_t element, int32_t n, float* chain) {
-  const int64_t bytes = StoredBytes(segment.value_type, stride);
-  const uint8_t* rows = reinterpret_cast<const uint8_t*>(segment.values) + skip * bytes;
-  const auto run = [&](auto add_rows) { add_rows(weights, rows, count, bytes, element, n, chain); };
-  switch (segment.value_type) {
-    case RowType::kF32:
-      return run(AddRows<RowType::kF32>);
-    case RowType::kF16:
-      return run(AddRows<RowType::kF16>);
-    case RowType::kQ8_0:
-      return run(AddRows<RowType::kQ8_0>);
-    case RowType::kQ4_0:
-      return run(AddRows<RowType::kQ4_0>);
-  }
 }
 
 // scores[p] becomes exp(scores[p] - top); returns tree16 over p of them.
 inline float SoftmaxWeights(float* scores, int32_t visible, float top) {
-  float lanes[kLanes] = {};
-  for (int32_t p = 0; p < visible; p += kLanes) {
-    const int32_t n = RunLength(p, visible);
-    for (int32_t j = 0; j < n; ++j) scores[p + j] -= top;
-    ExpRun(n, scores + p);
-    for (int32_t j = 0; j < n; ++j) lanes[j] += scores[p + j];
+  const int32_t whole = visible / kLanes * kLanes;
+  Lanes acc = SplatLanes(0.0f);
+  for (int32_t p = 0; p < whole; p += kLanes) {
+    const Lanes e = ExpLanes(LoadLanes(scores + p) - SplatLanes(top));
+    StoreLanes(e, scores + p);
+    acc = acc + e;
   }
-  return SumLanes(lanes);
+  if (whole < visible) {
+    float sums[kLanes];
+    StoreLanes(acc, sums);
+    for (int32_t p = whole; p < visible; ++p) {
+      scores[p] = Exp(scores[p] - top);
+      sums[p - whole] += scores[p];
+    }
+    acc = LoadLanes(sums);
+  }
+  return SumLanes(acc);
 }
 
-// seg256 over position of fma(e, v, acc) for n <= 16 elements of one head, divided by the sum.
-// The segments of 256 positions are the arithmetic's; the KvSegments are the cache's.
-inline void WeightedValues(const KvSegment* segments, const float* weights, int32_t visible,
-                           int64_t stride, int64_t element, int32_t n, float sum, float* out) {
-  float total[kLanes];
-  for (int32_t j = 0; j < kLanes; ++j) total[j] = -0.0f;  // -0 + p is p, for every p
+// `kCount` times 16 elements of a head: the chains and sums of seg256 over positions.
+template <size_t kCount>
+struct ValueChains {
+  Lanes chain[kCount];
+  Lanes sum[kCount];
+};
+
+// chain = fma(weight, v, chain) over `count` rows, for the 16 kCount elements from `element` on.
+// A `width` below 16 (with kCount 1) reads that many; the other lanes compute and are dropped.
+template <RowType kType, size_t kCount>
+inline void AddRows(const uint8_t* rows, int64_t row_bytes, int32_t count, const float* weights,
+                    int64_t element, int32_t width, ValueChains<kCount>* chains) {
+  for (int32_t i = 0; i < count; ++i) {
+    const uint8_t* row = rows + i * row_bytes;
+    const Lanes weight = SplatLanes(weights[i]);
+    if (width < kLanes) {
+      float v[kLanes];
+      LoadTail<kType>(row, element, width, v);
+      chains->chain[0] = FmaLanes(weight, LoadLanes(v), chains->chain[0]);
+      continue;
+    }
+    for (size_t c = 0; c < kCount; ++c) {
+      const Lanes v = LoadStored<kType>(row, element + static_cast<int64_t>(c) * kLanes);
+      chains->chain[c] = FmaLanes(weight, v, chains->chain[c]);
+    }
+  }
+}
+
+template <size_t kCount>
+inline void AddSegment(const KvSegment& segment, int64_t kv_stride, int32_t skip, int32_t count,
+                       const float* weights, int64_t element, int32_t width,
+                       ValueChains<kCount>* chains) {
+  const int64_t bytes = StoredBytes(segment.value_type, kv_stride);
+  const uint8_t* rows = reinterpret_cast<const uint8_t*>(segment.values) + skip * bytes;
+  switch (segment.value_type) {
+    case RowType::kF32:
+      return AddRows<RowType::kF32>(rows, bytes, count, weights, element, width, chains);
+    case RowType::kF16:
+      return AddRows<RowType::kF16>(rows, bytes, count, weights, element, width, chains);
+    case RowType::kQ8_0:
+      return AddRows<RowType::kQ8_0>(rows, bytes, count, weights, element, width, chains);
+    case RowType::kQ4_0:
+      return AddRows<RowType::kQ4_0>(rows, bytes, count, weights, element, width, chains);
+  }
+}
+
+// out[j] = (seg256 over position of fma(e, v, acc)) / sum for the elements from d on: 16 kCount of
+// them, or `width` < 16. The arithmetic's segments are 256 positions; the KvSegments are the
+// cache's.
+template <size_t kCount>
+inline void WeightedValues(const Head& head, const KvSegment* segments, const float* weights,
+                           int32_t visible, float sum, int32_t d, int32_t width, float* out) {
+  ValueChains<kCount> chains;
+  for (Lanes& total : chains.sum) total = SplatLanes(-0.0f);  // -0 + p is p, for every p
   const KvSegment* segment = segments;
   for (int32_t begin = 0; begin < visible; begin += kSegment) {
     const int32_t end = visible - begin < kSegment ? visible : begin + kSegment;
-    float chain[kLanes] = {};
+    for (Lanes& chain : chains.chain) chain = SplatLanes(0.0f);
     for (int32_t p = begin; p < end;) {
       while (p - segment->first >= segment->count) ++segment;
       const int32_t skip = p - segment->first;
       const int32_t rows_left = segment->count - skip;
       const int32_t count = end - p < rows_left ? end - p : rows_left;
-      AddSegment(*segment, weights + p, skip, count, stride, element, n, chain);
+      AddSegment(*segment, head.kv_stride, skip, count, weights + p, head.element + d, width,
+                 &chains);
       p += count;
     }
-    for (int32_t j = 0; j < kLanes; ++j) total[j] += chain[j];
+    for (size_t c = 0; c < kCount; ++c) chains.sum[c] = chains.sum[c] + chains.chain[c];
   }
-  for (int32_t j = 0; j < n; ++j) out[j] = total[j] / sum;
+  for (size_t c = 0; c < kCount; ++c) {
+    const Lanes result = chains.sum[c] / SplatLanes(sum);
+    if (width == kLanes) {
+      StoreLanes(result, out + static_cast<size_t>(d) + c * kLanes);
+    } else {
+      float last[kLanes];
+      StoreLanes(result, last);
+      for (int32_t j = 0; j < width; ++j) out[d + j] = last[j];
+    }
+  }
+}
+
+inline void AttentionHead(const Head& head, const KvSegment* segments, int32_t visible, float scale,
+                          float* scores, float* out) {
+  float top = -__builtin_inff();
+  const KvSegment* segment = segments;
+  for (int32_t p = 0; p < visible; ++segment) {
+    const int32_t count = visible - p < segment->count ? visible - p : segment->count;
+    top = ScoreSegment(head, *segment, count, scale, top, scores + p);
+    p += count;
+  }
+  const float sum = SoftmaxWeights(scores, visible, top);
+  int32_t d = 0;
+  for (; d + 4 * kLanes <= head.dim; d += 4 * kLanes) {
+    WeightedValues<4>(head, segments, scores, visible, sum, d, kLanes, out);
+  }
+  for (; d < head.dim; d += kLanes) {
+    const int32_t width = head.dim - d < kLanes ? head.dim - d : kLanes;
+    WeightedValues<1>(head, segments, scores, visible, sum, d, width, out);
+  }
 }
 
 inline void Attention(const AttentionShape& shape, const float* q, const KvSegment* segments,
                       int32_t visible, float* scores, float* out) {
-  const int32_t head_dim = shape.head_dim;
-  const int32_t group = shape.num_heads / shape.num_kv_heads;
-  const int64_t stride = int64_t{shape.num_kv_heads} * head_dim;
-  const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(head_dim));
+  const int32_t dim = shape.head_dim;
+  const int32_t heads_per_kv_head = shape.num_heads / shape.num_kv_heads;
+  const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(dim));
   for (int32_t h = 0; h < shape.num_heads; ++h) {
-    const int64_t element = int64_t{h / group} * head_dim;
-    const float* query = q + int64_t{h} * head_dim;
-    float top = -__builtin_inff();
-    const KvSegment* segment = segments;
-    for (int32_t p = 0; p < visible; ++segment) {
-      const int32_t count = visible - p < segment->count ? visible - p : segment->count;
-      top = ScoreSegment(*segment, query, count, stride, element, head_dim, scale, scores + p, top);
-      p += count;
-    }
-    const float sum = SoftmaxWeights(scores, visible, top);
-    for (int32_t d = 0; d < head_dim; d += kLanes) {
-      WeightedValues(segments, scores, visible, stride, element + d, RunLength(d, head_dim), sum,
-                     out + int64_t{h} * head_dim + d);
-    }
+    const Head head = {
+        .q = q + int64_t{h} * dim,
+        .dim = dim,
+        .element = int64_t{h / heads_per_kv_head} * dim,
+        .kv_stride = int64_t{shape.num_kv_heads} * dim,
+    };
+    AttentionHead(head, segments, visible, scale, scores, out + int64_t{h} * dim);
   }
 }
 

@@ -1,5 +1,4 @@
-// matmul and activation quantization in portable C++. The 16 rows of a group are the lanes of plain
-// loops and of generic vectors (g++, clang) as wide as the instruction set compiled for.
+// matmul in portable C++: the 16 rows of a group are the lanes of lanes.h.
 #ifndef LOCKSTEP_ENGINE_KERNELS_PORTABLE_MATMUL_H_
 #define LOCKSTEP_ENGINE_KERNELS_PORTABLE_MATMUL_H_
 
@@ -15,70 +14,54 @@ namespace {
 
 // 16 weights of a float group, widened.
 template <GgmlType kType>
-inline void LoadWeights(const uint8_t* group, int64_t k, float* out) {
-  if constexpr (kType == GgmlType::kF32) {
-    __builtin_memcpy(out, group + k * kRows * 4, kRows * 4);
-  } else {
-    uint16_t halves[kRows];
-    __builtin_memcpy(halves, group + k * kRows * 2, sizeof halves);
-    for (int r = 0; r < kRows; ++r) {
-      out[r] = kType == GgmlType::kF16 ? WidenF16(halves[r]) : WidenBF16(halves[r]);
-    }
-  }
+inline Lanes LoadWeights(const uint8_t* at) {
+  if constexpr (kType == GgmlType::kF32) return LoadLanes(reinterpret_cast<const float*>(at));
+  if constexpr (kType == GgmlType::kF16) return WidenHalves(at);
+  if constexpr (kType == GgmlType::kBF16) return WidenBrainHalves(at);
 }
 
-// seg256: adds the finished chains to the sums and starts them anew.
+// seg256 of T tokens: the running chains of a segment and the sums of the finished ones.
 template <size_t T>
-inline void CloseSegment(float (&chain)[T][kRows], float (&sums)[T][kRows]) {
-  for (size_t t = 0; t < T; ++t) {
-    for (int r = 0; r < kRows; ++r) {
-      sums[t][r] += chain[t][r];
-      chain[t][r] = 0.0f;
+struct Chains {
+  Lanes chain[T];
+  Lanes sum[T];
+
+  Chains() {
+    for (size_t t = 0; t < T; ++t) {
+      chain[t] = SplatLanes(0.0f);
+      sum[t] = SplatLanes(-0.0f);  // -0 + p is p, for every p
     }
   }
-}
 
-template <size_t T>
-inline void StartSums(float (&chain)[T][kRows], float (&sums)[T][kRows]) {
-  for (size_t t = 0; t < T; ++t) {
-    for (int r = 0; r < kRows; ++r) {
-      chain[t][r] = 0.0f;
-      sums[t][r] = -0.0f;  // -0 + p is p, for every p
+  void CloseSegment() {
+    for (size_t t = 0; t < T; ++t) {
+      sum[t] = sum[t] + chain[t];
+      chain[t] = SplatLanes(0.0f);
     }
   }
-}
+};
 
-// seg256 over k for 16 rows and T tokens from token `first` on.
+// seg256 over k for 16 rows and T tokens; values: [T, cols].
 template <GgmlType kType, size_t T>
-inline void FloatGroup(const uint8_t* group, const Activations& x, int64_t first,
-                       float (&sums)[T][kRows]) {
-  const float* values = x.values + first * x.cols;
-  const auto cols = static_cast<size_t>(x.cols);
-  float chain[T][kRows];
-  StartSums(chain, sums);
-  for (int32_t begin = 0; begin < x.cols; begin += kSegment) {
-    const int32_t end = x.cols - begin < kSegment ? x.cols : begin + kSegment;
+inline Chains<T> FloatGroup(const uint8_t* group, int32_t cols, const float* values) {
+  constexpr int32_t kBytes = kType == GgmlType::kF32 ? 4 * kRows : 2 * kRows;
+  const float* rows[T];
+  for (size_t t = 0; t < T; ++t) rows[t] = values + t * static_cast<size_t>(cols);
+  Chains<T> chains;
+  for (int32_t begin = 0; begin < cols; begin += kSegment) {
+    const int32_t end = cols - begin < kSegment ? cols : begin + kSegment;
     for (int32_t k = begin; k < end; ++k) {
-      float w[kRows];
-      LoadWeights<kType>(group, k, w);
-      for (size_t t = 0; t < T; ++t)
-        FmaLanes<kRows>(w, values[t * cols + static_cast<size_t>(k)], chain[t]);
+      const Lanes w = LoadWeights<kType>(group + int64_t{k} * kBytes);
+      for (size_t t = 0; t < T; ++t) {
+        chains.chain[t] = FmaLanes(w, SplatLanes(rows[t][k]), chains.chain[t]);
+      }
     }
-    CloseSegment(chain, sums);
+    chains.CloseSegment();
   }
+  return chains;
 }
 
-// Integer vectors as wide as the instruction set has them.
-#if defined(__AVX512BW__)
-inline constexpr int kVectorBytes = 64;
-#elif defined(__AVX2__)
-inline constexpr int kVectorBytes = 32;
-#else
-inline constexpr int kVectorBytes = 16;
-#endif
 using Shorts = int16_t __attribute__((vector_size(kVectorBytes)));
-using Ints = int32_t __attribute__((vector_size(kVectorBytes)));
-using Shorts8 = int16_t __attribute__((vector_size(16)));
 
 // The low and the high byte of each 16-bit lane, sign-extended. Of 4 consecutive k in a 32-bit lane
 // the low ones are k = 0 and 2, the high ones k = 1 and 3.
@@ -171,12 +154,11 @@ inline void BlockSumsQ4(const uint8_t* lines, const QuantPairs* x, const int32_t
 
 // seg256 over k, 8 blocks a segment, for 16 rows and T tokens from token `first` on.
 template <GgmlType kType, size_t T>
-inline void QuantGroup(const uint8_t* group, const Activations& x, int64_t first,
-                       float (&sums)[T][kRows]) {
+inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t first) {
   constexpr bool kQ8 = kType == GgmlType::kQ8_0;
+  constexpr int32_t kBlocksPerSegment = kSegment / kBlock;
   const int32_t blocks = x.cols / kBlock;
-  float chain[T][kRows];
-  StartSums(chain, sums);
+  Chains<T> chains;
   for (int32_t b = 0; b < blocks; ++b) {
     const uint8_t* block = group + int64_t{b} * (kQ8 ? kQ8BlockBytes : kQ4BlockBytes);
     QuantPairs pairs[T];
@@ -193,39 +175,38 @@ inline void QuantGroup(const uint8_t* group, const Activations& x, int64_t first
     } else {
       BlockSumsQ4<T>(block + kScaleBytes, pairs, quant_sums, dots);
     }
-    uint16_t halves[kRows];
-    __builtin_memcpy(halves, block, sizeof halves);
-    float dw[kRows];
-    for (int r = 0; r < kRows; ++r) dw[r] = WidenF16(halves[r]);
+    const Lanes dw = WidenHalves(block);
     for (size_t t = 0; t < T; ++t) {
-      const float dx = x.scales[at[t]];
-      float integers[kRows], scale[kRows];
-      for (int r = 0; r < kRows; ++r) {
-        integers[r] = static_cast<float>(dots[t][r]);
-        scale[r] = dw[r] * dx;
-      }
-      FmaLanes<kRows>(integers, scale, chain[t], chain[t]);
+      const Lanes scale = dw * SplatLanes(x.scales[at[t]]);
+      chains.chain[t] = FmaLanes(LanesOf(dots[t]), scale, chains.chain[t]);
     }
-    if ((b + 1) % (kSegment / kBlock) == 0) CloseSegment(chain, sums);
+    if ((b + 1) % kBlocksPerSegment == 0) chains.CloseSegment();
   }
-  if (blocks % (kSegment / kBlock) != 0) CloseSegment(chain, sums);
+  if (blocks % kBlocksPerSegment != 0) chains.CloseSegment();
+  return chains;
 }
 
+// Group g of the outputs of T tokens from token `first` on.
 template <GgmlType kType, size_t T>
 inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int64_t first,
                        float* y, int64_t y_stride) {
   const uint8_t* group = w.bytes + g * w.group_bytes;
-  const int32_t rows_left = w.rows - g * kRows;
-  const int32_t rows = rows_left < kRows ? rows_left : kRows;
-  float sums[T][kRows];
+  Chains<T> chains;
   if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
-    QuantGroup<kType, T>(group, x, first, sums);
+    chains = QuantGroup<kType, T>(group, x, first);
   } else {
-    FloatGroup<kType, T>(group, x, first, sums);
+    chains = FloatGroup<kType, T>(group, x.cols, x.values + first * x.cols);
   }
+  const int32_t rows_left = w.rows - g * kRows;
   for (size_t t = 0; t < T; ++t) {
     float* out = y + (first + static_cast<int64_t>(t)) * y_stride + int64_t{g} * kRows;
-    for (int32_t r = 0; r < rows; ++r) out[r] = sums[t][r];
+    if (rows_left >= kRows) {
+      StoreLanes(chains.sum[t], out);
+    } else {
+      float sums[kRows];
+      StoreLanes(chains.sum[t], sums);
+      for (int32_t r = 0; r < rows_left; ++r) out[r] = sums[r];
+    }
   }
 }
 
@@ -264,34 +245,6 @@ inline void Matmul(const PackedView& w, const Activations& x, int32_t group_begi
       return MatmulOf<GgmlType::kQ8_0>(w, x, group_begin, group_end, y, y_stride);
     case GgmlType::kQ4_0:
       return MatmulOf<GgmlType::kQ4_0>(w, x, group_begin, group_end, y, y_stride);
-  }
-}
-
-inline void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
-                                int32_t* quant_sums) {
-  for (int32_t b = 0; b < cols / kBlock; ++b) {
-    const float* in = x + int64_t{b} * kBlock;
-    int8_t* out = quants + int64_t{b} * kBlock;
-    uint32_t top = 0;  // bits of max |x|: ordered as the values are, infinity and NaN last
-    for (int i = 0; i < kBlock; ++i) {
-      const uint32_t magnitude = BitsOf(in[i]) & 0x7fffffffu;
-      top = magnitude > top ? magnitude : top;
-    }
-    const float amax = FloatOf(top);
-    const float inverse = 127.0f / amax;  // infinite for amax 0 and for amax <= 127 * 2^-128
-    const bool finite = top < 0x7f800000u;
-    const bool regular = finite && inverse <= 0x1.fffffep+127f;
-    const float id = regular ? inverse : 0.0f;
-    int32_t sum = 0;
-    for (int i = 0; i < kBlock; ++i) {
-      const float value = finite ? in[i] : 0.0f;
-      const float rounded = value * id + kRoundMagic;
-      const auto q = static_cast<int32_t>(BitsOf(rounded) - BitsOf(kRoundMagic));
-      out[i] = static_cast<int8_t>(q);
-      sum += q;
-    }
-    scales[b] = regular ? amax / 127.0f : finite ? 0.0f : __builtin_nanf("");
-    quant_sums[b] = sum;
   }
 }
 

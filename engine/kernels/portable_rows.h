@@ -1,4 +1,5 @@
-// Kernels over one row: RMSNorm, RoPE, SiLU gate, residual add. Portable C++.
+// Kernels over one row: activation quantization, RMSNorm, RoPE, SiLU gate, residual add. Portable
+// C++.
 #ifndef LOCKSTEP_ENGINE_KERNELS_PORTABLE_ROWS_H_
 #define LOCKSTEP_ENGINE_KERNELS_PORTABLE_ROWS_H_
 
@@ -6,18 +7,48 @@
 
 #include "engine/kernels/exp.h"
 #include "engine/kernels/lanes.h"
+#include "engine/kernels/packed_layout.h"
 
 namespace lockstep::internal {
 namespace {
 
-inline void RmsNorm(const float* x, const float* weight, int32_t n, float eps, float* y) {
-  float lanes[16] = {};
-  const int32_t whole = n / 16 * 16;
-  for (int32_t i = 0; i < whole; i += 16) {
-    FmaLanes<16>(x + i, x + i, lanes, lanes);
+inline void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
+                                int32_t* quant_sums) {
+  for (int32_t b = 0; b < cols / kBlock; ++b) {
+    const float* in = x + int64_t{b} * kBlock;
+    int8_t* out = quants + int64_t{b} * kBlock;
+    uint32_t top = 0;  // bits of max |x|: ordered as the values are, infinity and NaN last
+    for (int i = 0; i < kBlock; ++i) {
+      const uint32_t magnitude = BitsOf(in[i]) & 0x7fffffffu;
+      top = magnitude > top ? magnitude : top;
+    }
+    const float amax = FloatOf(top);
+    const float inverse = 127.0f / amax;  // infinite for amax 0 and for amax <= 127 * 2^-128
+    const bool finite = top < 0x7f800000u;
+    const bool regular = finite && inverse <= 0x1.fffffep+127f;
+    const float id = regular ? inverse : 0.0f;
+    int32_t sum = 0;
+    for (int i = 0; i < kBlock; ++i) {
+      const float value = finite ? in[i] : 0.0f;
+      const float rounded = value * id + kRoundMagic;
+      const auto q = static_cast<int32_t>(BitsOf(rounded) - BitsOf(kRoundMagic));
+      out[i] = static_cast<int8_t>(q);
+      sum += q;
+    }
+    scales[b] = regular ? amax / 127.0f : finite ? 0.0f : __builtin_nanf("");
+    quant_sums[b] = sum;
   }
-  for (int32_t i = whole; i < n; ++i) lanes[i - whole] = Fma(x[i], x[i], lanes[i - whole]);
-  const float mean = SumLanes(lanes) / static_cast<float>(n);
+}
+
+inline void RmsNorm(const float* x, const float* weight, int32_t n, float eps, float* y) {
+  const int32_t whole = n / kLanes * kLanes;
+  Lanes acc = SplatLanes(0.0f);
+  for (int32_t i = 0; i < whole; i += kLanes) {
+    const Lanes v = LoadLanes(x + i);
+    acc = FmaLanes(v, v, acc);
+  }
+  if (whole < n) acc = FmaFirstLanes(x + whole, x + whole, n - whole, acc);
+  const float mean = SumLanes(acc) / static_cast<float>(n);
   const float r = 1.0f / __builtin_sqrtf(mean + eps);
   for (int32_t i = 0; i < n; ++i) y[i] = (x[i] * r) * weight[i];
 }
@@ -36,15 +67,21 @@ inline void RopeInterleaved(float* x, int32_t num_heads, int32_t head_dim, int32
 }
 
 inline void SiluGate(const float* gate, const float* up, int32_t n, float* out) {
-  for (int32_t begin = 0; begin < n; begin += 16) {
-    const int32_t count = n - begin < 16 ? n - begin : 16;
-    float e[16];
-    for (int32_t j = 0; j < count; ++j) e[j] = -gate[begin + j];
-    ExpRun(count, e);
-    for (int32_t j = 0; j < count; ++j) {
-      out[begin + j] = (gate[begin + j] / (1.0f + e[j])) * up[begin + j];
-    }
+  const auto run = [](const float* g, const float* u, float* y) {
+    const Lanes x = LoadLanes(g);
+    const Lanes e = ExpLanes(NegateLanes(x));
+    StoreLanes((x / (SplatLanes(1.0f) + e)) * LoadLanes(u), y);
+  };
+  int32_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) run(gate + i, up + i, out + i);
+  if (i == n) return;
+  float g[kLanes] = {}, u[kLanes] = {}, y[kLanes];
+  for (int32_t j = 0; i + j < n; ++j) {
+    g[j] = gate[i + j];
+    u[j] = up[i + j];
   }
+  run(g, u, y);
+  for (int32_t j = 0; i + j < n; ++j) out[i + j] = y[j];
 }
 
 inline void Add(const float* x, int32_t n, float* y) {
