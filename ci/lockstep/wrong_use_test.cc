@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "ci/lockstep/test_process.h"
@@ -120,11 +121,25 @@ TEST(WrongUseTest, PromptAndNumberOfTokens) {
   for (const std::string n : {"0", "-1", "2147483648", "many", ""}) {
     ExpectRefused(SyntheticRun({"--prompt", "x", "-n", n}), {"-n", "'" + n + "'"});
   }
-  // Positions 0 .. context - 1 exist: far outside, and the first one outside.
   ExpectRefused(SyntheticRun({"--prompt", "x", "-n", "2147483647"}), {"-n", "context"});
-  const ProcessResult fits = RunLockstepCommand(
-      SyntheticRun({"--prompt", "x", "--json", "-n", std::to_string(context - 8)}));
+}
+
+// Positions 0 .. context - 1 exist, and the last new token needs none: exactly so many fit.
+TEST(WrongUseTest, FirstPositionOutsideTheContext) {
+  const ProcessResult one =
+      RunLockstepCommand(SyntheticRun({"--prompt", "x", "-n", "1", "--json"}));
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const auto prompt = nlohmann::json::parse(one.out)["prompt_tokens"].size();
+  const auto context = static_cast<size_t>(SyntheticPreset(kPreset).context_length);
+  const size_t most = context - prompt + 1;
+  const ProcessResult fits =
+      RunLockstepCommand(SyntheticRun({"--prompt", "x", "-n", std::to_string(most)}));
   EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  ExpectRefused(SyntheticRun({"--prompt", "x", "-n", std::to_string(most + 1)}),
+                {"--prompt", std::to_string(context + 1) + " positions"});
+  ExpectRefused({"verify", "--synthetic", std::string(kPreset), "--prompt", "x", "-n",
+                 std::to_string(context - prompt + 1)},
+                {"--prompt", std::to_string(context + 1) + " positions"});
 }
 
 TEST(WrongUseTest, UnknownCacheAndKernels) {
