@@ -167,6 +167,20 @@ TEST_P(TraceOfTest, DigestsAreThoseOfTheRecordedRows) {
   EXPECT_TRUE(digests.entries().empty());
 }
 
+TEST_P(TraceOfTest, AReusedTraceHoldsNothingOfBefore) {
+  Transformer transformer(model_);
+  RecordingTrace reused, fresh;
+  transformer.ForwardUncached(SomeTokens(config_, 6), &reused);
+  reused.Reset();
+  transformer.ForwardUncached(SomeTokens(config_, 3), &reused);
+  transformer.ForwardUncached(SomeTokens(config_, 3), &fresh);
+  ASSERT_EQ(reused.entries().size(), fresh.entries().size());
+  for (size_t i = 0; i < fresh.entries().size(); ++i) {
+    EXPECT_EQ(reused.entries()[i].positions, fresh.entries()[i].positions);
+    EXPECT_EQ(Bits(reused.entries()[i].rows), Bits(fresh.entries()[i].rows));
+  }
+}
+
 TEST_P(TraceOfTest, EmbeddingRowsAreTheTokens) {
   Transformer transformer(model_);
   RecordingTrace trace;
