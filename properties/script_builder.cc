@@ -21,8 +21,8 @@ struct Belief {
 
 class Builder {
  public:
-  Builder(std::string_view cache, Chooser& choose) : choose_(choose), spec_(ParseCacheSpec(cache)) {
-    script_.cache = cache;
+  Builder(const ScriptTarget& target, Chooser& choose) : choose_(choose), target_(target) {
+    script_.cache = target.name;
     PickGeometry();
     for (uint32_t& weight : weights_) weight = choose_.OneIn(4) ? 0 : 1 + choose_.Below(6);
     sequences_.push_back(NewBelief());
@@ -40,10 +40,10 @@ class Builder {
     KvGeometry& g = script_.geometry;
     g.num_layers = choose_.Between(1, 3);
     g.num_kv_heads = choose_.Between(1, 3);
-    g.head_dim = spec_.head_dim_multiple * choose_.Between(1, 2);
+    g.head_dim = target_.head_dim_multiple * choose_.Between(1, 2);
     g.max_length = choose_.Between(1, 21);
-    if (spec_.block_size > 0 && choose_.OneIn(3)) {
-      const int32_t needed = (g.max_length + spec_.block_size - 1) / spec_.block_size;
+    if (target_.limits_pool && target_.block_size > 0 && choose_.OneIn(3)) {
+      const int32_t needed = (g.max_length + target_.block_size - 1) / target_.block_size;
       script_.blocks = choose_.Between(1, std::max(1, needed));
     }
   }
@@ -232,7 +232,7 @@ class Builder {
 
   // A block boundary, or its neighbour.
   int32_t NearBoundary() {
-    const int32_t block = std::max(spec_.block_size, 1);
+    const int32_t block = std::max(target_.block_size, 1);
     const int32_t blocks = script_.geometry.max_length / block;
     return block * choose_.Between(0, blocks) + choose_.Between(-1, 1);
   }
@@ -285,7 +285,7 @@ class Builder {
   }
 
   Chooser& choose_;
-  CacheSpec spec_;
+  const ScriptTarget& target_;
   CacheScript script_;
   std::array<uint32_t, kScriptOpKinds + 1> weights_ = {};
   std::vector<Belief> sequences_;
@@ -307,18 +307,27 @@ uint32_t ByteChooser::Below(uint32_t bound) {
   return value % bound;
 }
 
-CacheScript BuildScript(std::string_view cache, Chooser& choose) {
-  return Builder(cache, choose).Build();
+ScriptTarget RegisteredTarget(std::string_view cache) {
+  const CacheSpec spec = ParseCacheSpec(cache);
+  return {spec.name, spec.block_size, spec.head_dim_multiple};
+}
+
+CacheScript BuildScript(const ScriptTarget& target, Chooser& choose) {
+  return Builder(target, choose).Build();
+}
+
+CacheScript GenerateScript(const ScriptTarget& target, uint64_t seed, int32_t operations) {
+  RandomChooser choose(seed, operations);
+  return BuildScript(target, choose);
 }
 
 CacheScript GenerateScript(std::string_view cache, uint64_t seed, int32_t operations) {
-  RandomChooser choose(seed, operations);
-  return BuildScript(cache, choose);
+  return GenerateScript(RegisteredTarget(cache), seed, operations);
 }
 
 CacheScript DecodeScript(std::string_view cache, std::span<const std::byte> bytes) {
   ByteChooser choose(bytes);
-  return BuildScript(cache, choose);
+  return BuildScript(RegisteredTarget(cache), choose);
 }
 
 }  // namespace lockstep

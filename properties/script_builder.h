@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "caches/random.h"
@@ -49,12 +50,24 @@ class ByteChooser final : public Chooser {
   std::span<const std::byte> rest_;
 };
 
+// What the builder has to know of the cache that a script is for.
+struct ScriptTarget {
+  std::string name;        // becomes CacheScript::cache
+  int32_t block_size = 0;  // positions; 0: none
+  int32_t head_dim_multiple = 1;
+  bool limits_pool = true;  // scripts may ask for a pool that is too small
+};
+
+// The registered cache of that name. Throws Error for an unknown one.
+ScriptTarget RegisteredTarget(std::string_view cache);
+
 // Geometry, pool, weights of the operations (swarm testing: some are left out), then operations
 // until the chooser is exhausted.
 //   Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", ISSTA 2012.
-CacheScript BuildScript(std::string_view cache, Chooser& choose);
+CacheScript BuildScript(const ScriptTarget& target, Chooser& choose);
 
 // BuildScript from a seed.
+CacheScript GenerateScript(const ScriptTarget& target, uint64_t seed, int32_t operations);
 CacheScript GenerateScript(std::string_view cache, uint64_t seed, int32_t operations);
 
 }  // namespace lockstep

@@ -7,11 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "caches/block_pool.h"
 #include "caches/cache_file.h"
 #include "caches/check.h"
-#include "caches/paged_kv_cache.h"
 #include "caches/registry.h"
+#include "properties/script_clauses.h"
 
 namespace lockstep {
 namespace {
@@ -35,20 +34,6 @@ struct Saved {
   std::unique_ptr<KvCache> model;
   std::vector<std::set<int32_t>> unspecified;
 };
-
-enum class Outcome { kDone, kGranted, kRefused, kOutOfRange, kInvalid, kLogic, kExhausted, kOther };
-
-const char* OutcomeName(Outcome outcome) {
-  constexpr std::array<const char*, 8> kNames = {"done",
-                                                 "granted",
-                                                 "refused",
-                                                 "std::out_of_range",
-                                                 "std::invalid_argument",
-                                                 "std::logic_error",
-                                                 "PoolExhausted",
-                                                 "some other exception"};
-  return kNames[static_cast<size_t>(outcome)];
-}
 
 template <typename Call>
 Outcome OutcomeOf(Call&& call) {
@@ -104,16 +89,21 @@ class Runner {
 
   // The first one counts.
   template <typename... Args>
-  void Find(fmt::format_string<Args...> format, Args&&... args) {
+  void Find(std::string_view clause, fmt::format_string<Args...> format, Args&&... args) {
     if (run_.finding) return;
-    run_.finding = ScriptFinding{op_, fmt::format(format, std::forward<Args>(args)...)};
+    run_.finding =
+        ScriptFinding{op_, std::string(clause), fmt::format(format, std::forward<Args>(args)...)};
   }
+
+  ScriptOpKind kind() const { return script_.ops[static_cast<size_t>(op_)].kind; }
 
   template <typename Call>
   Outcome Both(Sequence& s, Call&& call) {
     const Outcome subject = OutcomeOf([&] { return call(*s.subject); });
     const Outcome model = OutcomeOf([&] { return call(*s.model); });
-    if (subject != model) Find("subject: {}, model: {}", OutcomeName(subject), OutcomeName(model));
+    if (subject != model)
+      Find(OutcomeClause(kind(), model, subject_.model.refuses_host_slots),
+           "subject: {}, model: {}", OutcomeName(subject), OutcomeName(model));
     run_.counts.threw += model > Outcome::kRefused ? 1 : 0;
     run_.counts.exhausted += model == Outcome::kExhausted ? 1 : 0;
     return subject == model ? model : Outcome::kOther;
@@ -194,7 +184,7 @@ class Runner {
     const size_t elements = op.positions.size() * static_cast<size_t>(geometry_.kv_stride());
     for (const KvSlot& slot : slots) {
       if (slot.keys.size() != elements || slot.values.size() != elements) {
-        return Find("[R4] a slot of {} and {} elements for {} positions", slot.keys.size(),
+        return Find("R4", "a slot of {} and {} elements for {} positions", slot.keys.size(),
                     slot.values.size(), op.positions.size());
       }
     }
@@ -244,25 +234,20 @@ class Runner {
   }
 
   void Rollback(int32_t length) {
-    const Outcome outcome = Both(current(), [&](KvCache& cache) {
-      cache.Rollback(length);
-      return Outcome::kDone;
-    });
+    const Outcome outcome =
+        Both(current(), [&](KvCache& cache) { return cache.Rollback(length), Outcome::kDone; });
     if (outcome != Outcome::kDone) return;
     ++run_.counts.rolled_back;
     Shrunk(length);
   }
 
   void Clear() {
-    Both(current(), [](KvCache& cache) {
-      cache.Clear();
-      return Outcome::kDone;
-    });
+    Both(current(), [](KvCache& cache) { return cache.Clear(), Outcome::kDone; });
     Shrunk(0);
   }
 
   void Fork() {
-    if (one_sequence() || sequences_.size() >= kMaxSequences) return;
+    if (one_sequence() || !subject_.forks || sequences_.size() >= kMaxSequences) return;
     std::vector<std::unique_ptr<KvCache>> forks;
     Both(current(), [&](KvCache& cache) {
       forks.push_back(cache.Fork());
@@ -286,7 +271,7 @@ class Runner {
   }
 
   void Save() {
-    if (one_sequence()) return;
+    if (one_sequence() || !subject_.saves) return;
     Rollback(current().model->current_length());
     if (run_.finding) return;
     StateWriter writer;
@@ -298,11 +283,10 @@ class Runner {
     if (!saved_) return;
     const Outcome outcome = OutcomeOf([&] {
       StateReader reader(saved_->file, "script");
-      current().subject->LoadState(&reader);
-      return Outcome::kDone;
+      return current().subject->LoadState(&reader), Outcome::kDone;
     });
     if (outcome != Outcome::kDone)
-      return Find("a restore of its own save: {}", OutcomeName(outcome));
+      return Find("S1", "a restore of its own save: {}", OutcomeName(outcome));
     ++run_.counts.restored;
     current().model = saved_->model->Fork();
     current().unspecified = saved_->unspecified;
@@ -324,8 +308,8 @@ class Runner {
     for (int32_t layer = 0; layer < geometry_.num_layers; ++layer) {
       const int32_t length = s.model->length(layer);
       if (s.subject->length(layer) != length) {
-        return Find("length of layer {}: subject {}, model {}", layer, s.subject->length(layer),
-                    length);
+        return Find(LengthClause(kind()), "length of layer {}: subject {}, model {}", layer,
+                    s.subject->length(layer), length);
       }
       s.subject->View(layer, &subject_view_);
       s.model->View(layer, &model_view_);
@@ -338,14 +322,14 @@ class Runner {
       specified = specified && s.unspecified[static_cast<size_t>(layer)].empty();
     }
     if (s.subject->current_length() != s.model->current_length()) {
-      Find("current length: subject {}, model {}", s.subject->current_length(),
-           s.model->current_length());
+      Find(LengthClause(kind()), "current length: subject {}, model {}",
+           s.subject->current_length(), s.model->current_length());
     }
     CompareBlocks(s);
     if (!specified || run_.finding) return;
-    if (DigestOfCache(*s.subject) != DigestOfCache(*s.model)) Find("[X1] the hashes differ");
+    if (DigestOfCache(*s.subject) != DigestOfCache(*s.model)) Find("X1", "the hashes differ");
     if (subject_.compares_storage && s.subject->StorageDigest() != s.model->StorageDigest()) {
-      Find("[X2] the stored bytes differ");
+      Find("X2", "the stored bytes differ");
     }
   }
 
@@ -356,14 +340,14 @@ class Runner {
     if (!blocks || sequences_.size() > 1 || std::ranges::any_of(s.open, is_open)) return;
     const int32_t needed = static_cast<const ModelCache&>(*s.model).blocks_used();
     if (blocks->used_blocks == needed) return;
-    Find("[B3] {} blocks in use, rows need {}", blocks->used_blocks, needed);
+    Find("B3", "{} blocks in use, rows need {}", blocks->used_blocks, needed);
   }
 
   // Rows [0, visible) of the two views; `query` is -1 for View.
   void CompareRows(const Sequence& s, int32_t layer, int32_t visible, int32_t query) {
     if (run_.finding) return;
     if (subject_view_.length != model_view_.length) {
-      return Find("[V1] view of layer {}: subject {} rows, model {}", layer, subject_view_.length,
+      return Find("V1", "view of layer {}: subject {} rows, model {}", layer, subject_view_.length,
                   model_view_.length);
     }
     const int64_t stride = geometry_.kv_stride();
@@ -373,20 +357,25 @@ class Runner {
     for (int32_t p = 0; p < visible; ++p) {
       if (skipped.count(p) != 0) continue;
       ++run_.counts.rows_compared;
+      const auto first = static_cast<size_t>(p * stride);
+      const auto model_row = std::span(b.keys).subspan(first, static_cast<size_t>(stride));
+      const bool gap = std::ranges::all_of(model_row, [](float x) { return x == 0.0f; });
       for (int64_t e = 0; e < stride; ++e) {
-        const auto at = static_cast<size_t>(p * stride + e);
-        CompareElement('K', layer, p, e, query, a.keys[at], b.keys[at]);
-        CompareElement('V', layer, p, e, query, a.values[at], b.values[at]);
+        const size_t at = first + static_cast<size_t>(e);
+        CompareElement(RowClause(kind(), gap, sequences_.size() > 1), 'K', layer, p, e, query,
+                       a.keys[at], b.keys[at]);
+        CompareElement(RowClause(kind(), gap, sequences_.size() > 1), 'V', layer, p, e, query,
+                       a.values[at], b.values[at]);
       }
     }
   }
 
-  void CompareElement(char name, int32_t layer, int32_t position, int64_t element, int32_t query,
-                      float subject, float model) {
+  void CompareElement(std::string_view clause, char name, int32_t layer, int32_t position,
+                      int64_t element, int32_t query, float subject, float model) {
     if (CanonicalBits(subject) == CanonicalBits(model)) return;
     const std::string reader = query < 0 ? "" : fmt::format(" read by query {}", query);
-    Find("{} row {} of layer {}, element {}{}: subject 0x{:08x}, model 0x{:08x}", name, position,
-         layer, element, reader, CanonicalBits(subject), CanonicalBits(model));
+    Find(clause, "{} row {} of layer {}, element {}{}: subject 0x{:08x}, model 0x{:08x}", name,
+         position, layer, element, reader, CanonicalBits(subject), CanonicalBits(model));
   }
 
   const CacheScript& script_;
@@ -400,50 +389,7 @@ class Runner {
   ScriptRun run_;
 };
 
-std::unique_ptr<KvCache> MakeOnSmallPool(const CacheScript& script, int32_t block_size) {
-  auto pool = std::make_shared<BlockPool>(BlockPoolOptions{.geometry = script.geometry,
-                                                           .block_size = block_size,
-                                                           .num_blocks = script.blocks,
-                                                           .shuffle_seed = 0x5eed});
-  return std::make_unique<PagedKvCache>(PagedKvCacheOptions{
-      .geometry = script.geometry, .block_size = block_size, .pool = std::move(pool)});
-}
-
 }  // namespace
-
-ScriptCounts& ScriptCounts::operator+=(const ScriptCounts& other) {
-  operations += other.operations;
-  granted += other.granted;
-  refused += other.refused;
-  committed += other.committed;
-  updated += other.updated;
-  threw += other.threw;
-  exhausted += other.exhausted;
-  rolled_back += other.rolled_back;
-  forked += other.forked;
-  restored += other.restored;
-  rows_compared += other.rows_compared;
-  for (size_t i = 0; i < kPositionClasses; ++i) positions[i] += other.positions[i];
-  return *this;
-}
-
-ScriptSubject RegisteredSubject(std::string_view cache) {
-  const CacheSpec spec = ParseCacheSpec(cache);
-  ScriptSubject subject;
-  subject.make = [spec](const CacheScript& script) {
-    if (script.blocks > 0 && spec.block_size > 0) return MakeOnSmallPool(script, spec.block_size);
-    // Twice: an open reservation in a shared block holds its copy beside the block in its old
-    // place.
-    return spec.make({.geometry = script.geometry, .sequences = 2 * kMaxSequences});
-  };
-  subject.model.key_type = spec.key_type;
-  subject.model.value_type = spec.value_type;
-  subject.model.window = spec.window;
-  subject.model.block_size = spec.block_size;
-  subject.model.refuses_host_slots = !spec.grants_host_slots;
-  subject.compares_storage = spec.window == 0;
-  return subject;
-}
 
 ScriptRun RunScript(const CacheScript& script, const ScriptSubject& subject) {
   return Runner(script, subject).Run();

@@ -20,8 +20,9 @@ namespace lockstep {
 
 // A fault found in a subject: plain data.
 struct ScriptFinding {
-  int32_t op = 0;    // index of the operation after which it showed
-  std::string what;  // one sentence; begins with the clause where one is known
+  int32_t op = 0;           // index of the operation after which it showed
+  std::string clause = {};  // of caches/CONTRACT.md, the likeliest: "U5"
+  std::string what = {};    // one sentence
 };
 
 // What ran, so that an agreement about nothing shows.
@@ -52,6 +53,8 @@ struct ScriptSubject {
   std::function<std::unique_ptr<KvCache>(const CacheScript&)> make;
   ModelCacheOptions model;       // geometry, max_step_rows and blocks_available are filled in
   bool compares_storage = true;  // the stored bytes are the encoded rows and nothing else [X2]
+  bool forks = true;             // else kFork does nothing
+  bool saves = true;             // else kSave does nothing
 };
 
 // The subject that script.cache names, from the registry. Throws Error for an unknown name.
@@ -60,9 +63,14 @@ ScriptSubject RegisteredSubject(std::string_view cache);
 // Stops at the first finding.
 ScriptRun RunScript(const CacheScript& script, const ScriptSubject& subject);
 
+// What running a script finds, however it is run: here, or in a process of its own.
+using ScriptJudge = std::function<std::optional<ScriptFinding>(const CacheScript&)>;
+
 // The script with every operation left out that the finding does not need (ddmin: Zeller,
 // Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002), then with
-// shorter position lists. REQUIRES: RunScript finds something (LS_CHECK).
+// shorter position lists. The clause of the finding stays the same.
+// REQUIRES: the judge finds something (LS_CHECK).
+CacheScript ShrinkScript(const CacheScript& script, const ScriptJudge& judge);
 CacheScript ShrinkScript(const CacheScript& script, const ScriptSubject& subject);
 
 }  // namespace lockstep

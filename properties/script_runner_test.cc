@@ -56,7 +56,8 @@ TEST_P(ScriptRunnerTest, AgreesWithTheModelAndReachesEveryClass) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     const CacheScript script = GenerateScript(GetParam(), seed, kOperations);
     const ScriptRun run = RunScript(script, subject);
-    ASSERT_FALSE(run.finding) << "seed " << seed << ": " << run.finding->what << "\n"
+    ASSERT_FALSE(run.finding) << "seed " << seed << ": " << run.finding->clause << " "
+                              << run.finding->what << "\n"
                               << ScriptText(ShrinkScript(script, subject));
     counts += run.counts;
   }

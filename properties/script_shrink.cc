@@ -8,11 +8,11 @@ namespace {
 
 class Shrinker {
  public:
-  Shrinker(const CacheScript& script, const ScriptSubject& subject)
-      : subject_(subject), best_(script) {
-    const ScriptRun run = RunScript(best_, subject_);
-    LS_CHECK(run.finding, "nothing to shrink: {} operations find nothing", script.ops.size());
-    CutAfter(run.finding->op);
+  Shrinker(const CacheScript& script, const ScriptJudge& judge) : judge_(judge), best_(script) {
+    const std::optional<ScriptFinding> finding = judge_(best_);
+    LS_CHECK(finding, "nothing to shrink: {} operations find nothing", script.ops.size());
+    clause_ = finding->clause;
+    CutAfter(finding->op);
   }
 
   CacheScript Shrink() {
@@ -36,10 +36,10 @@ class Shrinker {
   void CutAfter(int32_t op) { best_.ops.resize(static_cast<size_t>(op) + 1); }
 
   bool Try(CacheScript candidate) {
-    const ScriptRun run = RunScript(candidate, subject_);
-    if (!run.finding) return false;
+    const std::optional<ScriptFinding> finding = judge_(candidate);
+    if (!finding || finding->clause != clause_) return false;
     best_ = std::move(candidate);
-    CutAfter(run.finding->op);
+    CutAfter(finding->op);
     return true;
   }
 
@@ -72,14 +72,20 @@ class Shrinker {
     }
   }
 
-  const ScriptSubject& subject_;
+  const ScriptJudge& judge_;
   CacheScript best_;
+  std::string clause_;
 };
 
 }  // namespace
 
+CacheScript ShrinkScript(const CacheScript& script, const ScriptJudge& judge) {
+  return Shrinker(script, judge).Shrink();
+}
+
 CacheScript ShrinkScript(const CacheScript& script, const ScriptSubject& subject) {
-  return Shrinker(script, subject).Shrink();
+  return ShrinkScript(
+      script, [&](const CacheScript& candidate) { return RunScript(candidate, subject).finding; });
 }
 
 }  // namespace lockstep

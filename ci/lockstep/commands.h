@@ -10,12 +10,14 @@ namespace lockstep::cli {
 
 Command RunCommand();
 Command VerifyCommand();
+Command ConformCommand();
 Command ReplayCommand();
 Command FuzzCommand();
 Command DoctorCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {RunCommand(), VerifyCommand(), ReplayCommand(), FuzzCommand(), DoctorCommand()};
+  return {RunCommand(),    VerifyCommand(), ConformCommand(),
+          ReplayCommand(), FuzzCommand(),   DoctorCommand()};
 }
 
 }  // namespace lockstep::cli

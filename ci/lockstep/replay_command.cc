@@ -10,6 +10,7 @@
 #include "caches/error.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/script_subject.h"
+#include "properties/conform.h"
 #include "properties/script.h"
 
 namespace lockstep::cli {
@@ -19,6 +20,7 @@ struct ReplayFlags {
   std::string path;
   std::string cache;  // instead of the script's own
   std::string plant;
+  std::string plugin;
   bool shrink = false;
 };
 
@@ -44,7 +46,9 @@ ExitCode RunReplay(const ReplayFlags& flags) {
   const bool is_json = first != text.npos && text[first] == '{';
   CacheScript script = is_json ? ParseScriptJson(text, where) : ParseScript(text, where);
   if (!flags.cache.empty()) script.cache = flags.cache;
-  const ScriptSubject subject = SubjectFor(script.cache, flags.plant);
+  const ScriptSubject subject = flags.plugin.empty()
+                                    ? SubjectFor(script.cache, flags.plant)
+                                    : PluginSubject(PluginLibrary::Load(flags.plugin));
   CheckRunnable(script, subject, where);
 
   const ScriptRun run = RunScript(script, subject);
@@ -69,6 +73,8 @@ Command ReplayCommand() {
                     {"--cache", "NAME", "a cache to run it on, instead of the script's own",
                      &values->cache},
                     {"--plant", "FAULT", "a fault to plant into the cache", &values->plant},
+                    {"--plugin", "LIBRARY", "run it on the cache of this shared library",
+                     &values->plugin},
                     {"--shrink", "", "leave out what the finding does not need", &values->shrink}},
           .run = [values] { return RunReplay(*values); }};
 }

@@ -1,9 +1,8 @@
-// `lockstep replay` and `lockstep fuzz`, as a user calls them.
+// `lockstep replay`, `fuzz` and `conform`, as a user calls them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "ci/lockstep/test_process.h"
@@ -87,6 +86,39 @@ TEST(FuzzTest, WithoutItsCanaryTheCampaignIsInconclusive) {
   const ProcessResult result = RunLockstepCommand({"fuzz", "--scripts", "10", "--operations", "1"});
   EXPECT_EQ(result.exit_code, 3) << result.out;
   EXPECT_THAT(result.out, HasSubstr("a planted fault was not found"));
+}
+
+TEST(ConformTest, TheCorrectExampleConforms) {
+  const ProcessResult result =
+      RunLockstepCommand({"conform", LOCKSTEP_EXAMPLE_CONTIGUOUS, "--scripts", "100"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("CONFORMS: 100 scripts"));
+}
+
+TEST(ConformTest, ACounterexampleIsPrintedAndReplays) {
+  const ProcessResult result = RunLockstepCommand(
+      {"conform", LOCKSTEP_EXAMPLE_TRUSTING, "--scripts", "100", "--level", "1", "--json"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const auto object = nlohmann::json::parse(result.out);
+  EXPECT_EQ(object["conforms"], false);
+  int64_t replayed = 0;
+  for (const auto& clause : object["clauses"]) {
+    if (!clause.contains("script")) continue;
+    const std::string path =
+        ScriptFile("counterexample.script", clause["script"].get<std::string>());
+    const ProcessResult again =
+        RunLockstepCommand({"replay", path, "--plugin", LOCKSTEP_EXAMPLE_TRUSTING});
+    EXPECT_EQ(again.exit_code, 1) << clause << again.out << again.err;
+    ++replayed;
+  }
+  EXPECT_GE(replayed, 4);
+}
+
+TEST(ConformTest, WhatIsNoPluginIsWrongUse) {
+  const ProcessResult absent = RunLockstepCommand({"conform", "./no-such.so"});
+  EXPECT_EQ(absent.exit_code, 2);
+  EXPECT_THAT(absent.err, HasSubstr("cannot be loaded"));
+  EXPECT_EQ(RunLockstepCommand({"conform"}).exit_code, 2);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ void CheckRunnable(const CacheScript& script, const ScriptSubject& subject,
 }
 
 void PrintFinding(const CacheScript& script, const ScriptFinding& finding) {
-  fmt::print("FOUND after operation {}: {}\n", finding.op + 1, finding.what);
+  fmt::print("FOUND after operation {}: [{}] {}\n", finding.op + 1, finding.clause, finding.what);
   fmt::print("{}", ScriptText(script));
 }
 
