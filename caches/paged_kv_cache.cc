@@ -183,7 +183,7 @@ void PagedKvCache::LoadState(StateReader* reader) {
   const std::vector<int32_t> lengths = reader->ReadLengths(geometry_);  // [num_layers]
   const int64_t row_bytes = RowBytes(RowType::kF32, geometry_.kv_stride());
   int64_t bytes = 0;
-  for (int32_t length : lengths) bytes += 2 * length * row_bytes;
+  for (const int64_t length : lengths) bytes += 2 * length * row_bytes;
   reader->ExpectRemaining(bytes);
 
   const int32_t needed = BlocksFor(*std::max_element(lengths.begin(), lengths.end()));
