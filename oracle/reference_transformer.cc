@@ -202,8 +202,10 @@ std::vector<double> ReferenceTransformer::Logits(
 ReferenceTransformer::StageReport ReferenceTransformer::CheckStages(
     std::span<const int32_t> tokens, std::span<const RecordingTrace::Entry> trace) const {
   StageReport report;
-  std::vector<int64_t> positions;
-  for (size_t i = 0; i < tokens.size(); ++i) positions.push_back(static_cast<int64_t>(i));
+  LS_CHECK(!trace.empty(), "an empty trace");
+  const std::vector<int64_t> positions(trace[0].positions.begin(), trace[0].positions.end());
+  LS_CHECK(positions.size() == tokens.size(), "{} tokens, {} traced positions", tokens.size(),
+           positions.size());
   size_t next = 0;
   const Impl::Hook hook = [&](int64_t layer, Stage stage, Rows rows) {
     LS_CHECK(next < trace.size(), "the trace ends before {}", StageName(stage));

@@ -170,14 +170,17 @@ TEST_P(ReferenceTest, EveryMistakeExceedsTheBounds) {
   }
 }
 
-TEST(ReferenceTransformerTest, LongSequencesCrossSegmentsOfTheArithmetic) {
+// More positions than the 256 of one segment of the arithmetic, most of them gaps.
+TEST(ReferenceTransformerTest, StagesOverSegmentsAreWithinTheirBounds) {
   const auto file = OpenModel("tiny-segments-4x2-f32");
-  const ReferenceTransformer reference(file);
-  const std::vector<int32_t> tokens = SomeTokens(258, 256);
-  const EngineRun run = RunEngine(file, tokens, Upto(258));
-  const auto report = reference.CheckStages(tokens, run.trace.entries());
+  std::vector<int32_t> positions;
+  for (int32_t p = 0; p < 600; p += p % 7 + 9) positions.push_back(p);
+  for (int32_t p = 600; p < 604; ++p) positions.push_back(p);
+  const std::vector<int32_t> tokens = SomeTokens(static_cast<int32_t>(positions.size()), 256);
+  const EngineRun run = RunEngine(file, tokens, positions);
+  const auto report = ReferenceTransformer(file).CheckStages(tokens, run.trace.entries());
   EXPECT_EQ(report.first_failure, "");
-  EXPECT_LT(report.worst_ratio, 1);
+  EXPECT_GT(report.worst_ratio, 0.3);
 }
 
 TEST(ReferenceTransformerTest, AFailureNamesItsPlace) {
