@@ -84,7 +84,7 @@ class FaultyCache : public ForwardingCache {
   int64_t fired() const { return fired_; }
 
   // Whether a caller could see it. A flip of a low byte that quantized storage rounds away fires
-  // and changes nothing.
+  // and changes nothing; byte 3, sign and exponent, shows on every kind of cache.
   bool changed() const { return changed_; }
 
   std::string name() const override;  // "faulty(simple)"

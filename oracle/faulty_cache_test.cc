@@ -2,6 +2,7 @@
 // transparent.
 #include "oracle/faulty_cache.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "caches/error.h"
+#include "caches/random.h"
+#include "caches/registry.h"
 #include "caches/simple_kv_cache.h"
 
 namespace lockstep {
@@ -247,6 +250,46 @@ TEST(FaultyCacheTest, ForksGoOnFromTheSameState) {
   Step(*fork, 3, 1, 0, Path::kDirect);
   EXPECT_EQ(static_cast<FaultyCache&>(*fork).fired(), 1);
   EXPECT_EQ(faulty.fired(), 0);
+}
+
+// On every kind: the flipped row differs, and no other row reads otherwise, exact windows included.
+TEST(FaultyCacheTest, FlipChangesOneRowOfEveryKindOfCache) {
+  const KvGeometry geometry{.num_layers = 2, .num_kv_heads = 1, .head_dim = 32, .max_length = 12};
+  for (const CacheSpec& spec : AllCaches()) {
+    for (int32_t position = 0; position < 9; ++position) {
+      SCOPED_TRACE(fmt::format("{}, position {}", spec.name, position));
+      const auto clean = spec.make({.geometry = geometry});
+      FaultyCache faulty(spec.make({.geometry = geometry}), {.kind = PlantKind::kFlipK,
+                                                             .layer = 1,
+                                                             .position = position,
+                                                             .element = 5,
+                                                             .byte = 3,
+                                                             .step = 9});
+      Random random(17);
+      std::vector<float> keys(32), values(32);
+      for (int32_t p = 0; p < 10; ++p) {  // one row a step
+        for (int32_t layer = 0; layer < 2; ++layer) {
+          for (float& x : keys) x = static_cast<float>(random.Between(-999, 999)) * 0.01f;
+          for (float& x : values) x = static_cast<float>(random.Between(-999, 999)) * 0.01f;
+          faulty.Update(layer, std::span(&p, 1), keys, values);
+          clean->Update(layer, std::span(&p, 1), keys, values);
+        }
+      }
+      EXPECT_EQ(faulty.fired(), 1);
+      EXPECT_TRUE(faulty.changed());
+      EXPECT_EQ(DigestOfLayer(faulty, 0), DigestOfLayer(*clean, 0));
+      KvView view;
+      faulty.View(1, &view);
+      KvRows rows = DecodeRows(view, 32);
+      clean->View(1, &view);
+      const KvRows expected = DecodeRows(view, 32);
+      EXPECT_EQ(rows.values, expected.values);
+      EXPECT_NE(rows.keys, expected.keys);
+      const auto row = static_cast<std::ptrdiff_t>(position) * 32;
+      std::copy_n(expected.keys.begin() + row, 32, rows.keys.begin() + row);
+      EXPECT_EQ(rows.keys, expected.keys);
+    }
+  }
 }
 
 TEST(PlantTest, TextRoundTrips) {
