@@ -236,7 +236,8 @@ ScriptRows RowValues(const KvGeometry& geometry, uint32_t seed, int32_t layer,
   Random random(seed);
   for (size_t i = 0; i < positions.size(); ++i) {
     for (int64_t e = 0; e < stride; ++e) {
-      const auto where = static_cast<float>(((layer * 64) + static_cast<int32_t>(i)) * 64 + e);
+      const int64_t place = (int64_t{layer & 15} * 64 + static_cast<int64_t>(i)) * 64 + e;
+      const auto where = static_cast<float>(place);
       const uint64_t bits = random.Next();
       const float noise = static_cast<float>(bits >> 56) / 256.0f;
       const float key = 1.0f + where / 64.0f + noise;
