@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <deque>
 #include <string>
 
 #include "caches/error.h"
@@ -74,9 +75,10 @@ TEST(ConformTest, LowerLevelsRunLess) {
 // The correct table with one function replaced.
 std::shared_ptr<const PluginLibrary> WithUpdate(decltype(lockstep_kv_plugin::update) update) {
   static const auto library = PluginLibrary::Load(LOCKSTEP_EXAMPLE_CONTIGUOUS);
-  auto* table = new lockstep_kv_plugin(library->table());  // outlives the test, as a library does
-  table->update = update;
-  return PluginLibrary::FromTable(table);
+  static std::deque<lockstep_kv_plugin> tables;  // a table outlives its caches, as a library does
+  tables.push_back(library->table());
+  tables.back().update = update;
+  return PluginLibrary::FromTable(&tables.back());
 }
 
 lockstep_kv_status Crash(void*, int32_t, const int32_t*, int32_t n, const float*, const float*) {
