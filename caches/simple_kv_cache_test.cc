@@ -140,8 +140,9 @@ TEST(SimpleKvCacheTest, U6B2B4UpdateRollbackAndForkCancelReservations) {
     if (what == 0) Write(&cache, 0, {0}, 2);
     if (what == 1) cache.Rollback(2);
     if (what == 2) fork = cache.Fork();
-    if (what == 3) {  // nothing cancels here: another layer, and an update that fails
+    if (what == 3) {  // nothing cancels here: other layers, empty input [U3], a failed update [U1]
       Write(&cache, 1, {0}, 2);
+      Write(&cache, 0, {}, 2);
       EXPECT_THROW(Write(&cache, 0, {8}, 2), std::out_of_range);
       EXPECT_NO_THROW(cache.CommitSlot(0, next));
       continue;
