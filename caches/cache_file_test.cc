@@ -85,14 +85,15 @@ Seen Look(const KvCache& cache) {
 }
 
 // Size and checksum of a file that somebody changed on purpose.
-Bytes Resealed(Bytes file) {
-  const uint64_t size = file.size();
+Bytes Resealed(Bytes file, uint64_t size) {
   std::memcpy(file.data() + 12, &size, sizeof(size));
   const Digest digest = DigestOfBytes(std::span(file).first(file.size() - 16));
   std::memcpy(file.data() + file.size() - 16, &digest.high, 8);
   std::memcpy(file.data() + file.size() - 8, &digest.low, 8);
   return file;
 }
+
+Bytes Resealed(const Bytes& file) { return Resealed(file, file.size()); }
 
 Bytes WithU32(Bytes file, size_t offset, uint32_t value) {
   std::memcpy(file.data() + offset, &value, sizeof(value));
@@ -174,6 +175,29 @@ TEST(CacheFileTest, S2EveryTruncationFlipAndAdditionIsRefusedAndChangesNothing) 
     }
     Restore(cache, good);
   }
+}
+
+// What is wrong is named by the first field that shows it.
+TEST(CacheFileTest, S2DamageIsNamed) {
+  SimpleKvCache cache(kGeometry);
+  Use(&cache);
+  const Bytes good = Saved(cache);
+  const auto cut = [&](size_t size) {
+    return MessageOf(&cache, Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(size)));
+  };
+  EXPECT_THAT(cut(0), HasSubstr("field 'magic'"));
+  EXPECT_THAT(cut(8), HasSubstr("field 'size': the file ends after 8 bytes"));
+  EXPECT_THAT(cut(35), HasSubstr("field 'size'"));
+  EXPECT_THAT(cut(36), HasSubstr("field 'size'"));
+  EXPECT_THAT(cut(good.size() - 1), HasSubstr("field 'size'"));
+  Bytes other = good;
+  other[0] = std::byte{'L'};
+  EXPECT_THAT(MessageOf(&cache, other), HasSubstr("field 'magic'"));
+  other = good;
+  other[good.size() / 2] ^= std::byte{1};
+  EXPECT_THAT(MessageOf(&cache, other), HasSubstr("field 'checksum'"));
+
+  EXPECT_THAT(MessageOf(&cache, Resealed(good, good.size() + 1)), HasSubstr("field 'size'"));
 }
 
 // Files that were sealed with the right checksum but do not fit: only the fields tell.
