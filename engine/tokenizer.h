@@ -27,6 +27,7 @@ struct TokenizerOptions {
   std::string pre_tokenizer;
 };
 
+// Safe to use from several threads at once.
 class Tokenizer {
  public:
   // Throws Error when the vocabulary is missing, malformed or of an unsupported kind.
