@@ -84,6 +84,7 @@ struct KernelTable {
 
   // One query: q [num_heads, head_dim] against rows [0, visible) of the view.
   // scores: scratch of `visible` floats. out: [num_heads, head_dim].
+  // REQUIRES: 0 < visible <= view.length; rows in block formats have head_dim % 32 == 0.
   void (*attention)(const AttentionShape& shape, const float* q, const KvView& view,
                     int32_t visible, float* scores, float* out);
 
