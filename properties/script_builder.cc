@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "caches/kv_checks.h"
 #include "caches/registry.h"
 
 namespace lockstep {
@@ -122,13 +123,20 @@ class Builder {
     script_.ops.push_back(std::move(op));
   }
 
+  // A refused reservation leaves the earlier one open, which a later commit has to find [R2].
+  bool LooksGrantable(const std::vector<int32_t>& positions) const {
+    const auto run = AsRun(positions, script_.geometry.max_length);
+    const int32_t block = target_.block_size;
+    return run && (block == 0 || run->first / block == (run->end() - 1) / block);
+  }
+
   void Believe(const ScriptOp& op) {
     Belief& belief = current();
     const bool in_range = op.layer >= 0 && op.layer < script_.geometry.num_layers;
     const auto layer = static_cast<size_t>(in_range ? op.layer : 0);
     switch (op.kind) {
       case ScriptOpKind::kReserve:
-        if (in_range) belief.open[layer] = op.positions;
+        if (in_range && LooksGrantable(op.positions)) belief.open[layer] = op.positions;
         break;
       case ScriptOpKind::kUpdate:
       case ScriptOpKind::kCommit:

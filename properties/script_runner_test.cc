@@ -53,7 +53,7 @@ TEST_P(ScriptRunnerTest, AgreesWithTheModelAndReachesEveryClass) {
   const CacheSpec spec = ParseCacheSpec(GetParam());
   const ScriptSubject subject = RegisteredSubject(GetParam());
   ScriptCounts counts;
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
     const CacheScript script = GenerateScript(GetParam(), seed, kOperations);
     const ScriptRun run = RunScript(script, subject);
     ASSERT_FALSE(run.finding) << "seed " << seed << ": " << run.finding->clause << " "
