@@ -226,7 +226,7 @@ TEST(CacheFileTest, S2EveryFieldOfTheHeaderIsCompared) {
   Bytes shorter = good;
   shorter.resize(shorter.size() - 4);
   EXPECT_THAT(MessageOf(&cache, Resealed(shorter)), HasSubstr("field 'content'"));
-  shorter.resize(70 + 8);  // in the middle of the lengths
+  shorter.resize(60 + 16);  // in the middle of the first length
   EXPECT_THAT(MessageOf(&cache, Resealed(shorter)), HasSubstr("field 'lengths'"));
   EXPECT_EQ(Saved(cache), before);
 }
@@ -264,7 +264,7 @@ TEST(CacheFileTest, S2HeldPositionsThatCannotBeAreRefused) {
   EXPECT_THAT(message(1, 4), HasSubstr("position 3 cannot be held"));  // 4 3 4: falling
   EXPECT_THAT(message(1, 1), HasSubstr("position 4 cannot be held"));  // 1 and 4 share a slot
   EXPECT_THAT(message(2, 2), HasSubstr("position 2 cannot be held"));  // twice
-  EXPECT_THAT(message(3, 5), HasSubstr("position 5 cannot be held"));  // past the length
+  EXPECT_THAT(message(3, 7), HasSubstr("position 7 cannot be held"));  // past the length
   EXPECT_THAT(message(3, 0x80000001u), HasSubstr("cannot be held"));
   EXPECT_THAT(message(0, 2), HasSubstr("field"));
   EXPECT_EQ(Saved(*cache), good);
