@@ -50,10 +50,10 @@ class PackedMatrix {
 struct Activations {
   int32_t tokens = 0;
   int32_t cols = 0;
-  const float* values = nullptr;       // [tokens, cols]
-  const int8_t* quants = nullptr;      // [tokens, cols]
-  const float* scales = nullptr;       // [tokens, cols / 32]
-  const int32_t* quant_sums = nullptr; // [tokens, cols / 32], sum of each block's quants
+  const float* values = nullptr;     // [tokens, cols]
+  const int8_t* quants = nullptr;    // [tokens, cols]
+  const float* scales = nullptr;     // [tokens, cols / 32]
+  const int32_t* offsets = nullptr;  // [tokens, cols / 32], -128 * the sum of each block's quants
 };
 
 struct AttentionShape {
@@ -62,17 +62,29 @@ struct AttentionShape {
   int32_t head_dim = 0;
 };
 
+// Queries of one sequence that read one view. Query i sees rows [0, visible[i]).
+struct AttentionQueries {
+  int32_t count = 0;
+  const float* q = nullptr;          // [count, num_heads * head_dim]
+  float* out = nullptr;              // the same shape
+  const int32_t* visible = nullptr;  // [count], increasing, each in [1, view.length]
+};
+
+// Floats of scratch that the attention of queries seeing at most `visible` rows needs.
+int64_t AttentionScratch(int32_t visible);
+
 struct KernelTable {
   std::string_view name;  // "scalar"
 
-  // y[t, r] = sum over k of w[r, k] * x[t, k] for output groups [group_begin, group_end).
-  // y row t starts at y + t * y_stride; exactly w.rows() elements of it are ever written.
+  // y[t][r] = sum over k of w[r, k] * x[t, k] for output groups [group_begin, group_end).
+  // y: one pointer a token, so that the rows of several sequences land in their own cache slots;
+  // exactly w.rows() elements of a row are ever written.
   void (*matmul)(const PackedMatrix& w, const Activations& x, int32_t group_begin,
-                 int32_t group_end, float* y, int64_t y_stride);
+                 int32_t group_end, float* const* y);
 
   // Blocks of 32 of one row. REQUIRES: cols % 32 == 0.
   void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
-                               int32_t* quant_sums);
+                               int32_t* offsets);
 
   // y = (x * r) * weight, r = 1 / sqrt(tree16(x * x) / n + eps). x and y may be the same row.
   void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);
@@ -82,11 +94,11 @@ struct KernelTable {
   void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
                            const float* cos, const float* sin);
 
-  // One query: q [num_heads, head_dim] against rows [0, visible) of the view.
-  // scores: scratch of `visible` floats. out: [num_heads, head_dim].
-  // REQUIRES: 0 < visible <= view.length; rows in block formats have head_dim % 32 == 0.
-  void (*attention)(const AttentionShape& shape, const float* q, const KvView& view,
-                    int32_t visible, float* scores, float* out);
+  // Heads [head_begin, head_end) of each query against the view.
+  // scratch: AttentionScratch(largest visible) floats, 64-byte aligned, one for each thread.
+  // REQUIRES: rows in block formats have head_dim % 32 == 0.
+  void (*attention)(const AttentionShape& shape, const AttentionQueries& queries,
+                    const KvView& view, int32_t head_begin, int32_t head_end, float* scratch);
 
   // out = (gate / (1 + exp(-gate))) * up. out may be gate.
   void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);

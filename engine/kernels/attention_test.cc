@@ -158,10 +158,14 @@ std::vector<float> Reference(const Rows& rows, const std::vector<float>& q, int3
 
 std::vector<float> Attend(const KernelTable& kernels, const Rows& rows, const KvView& view,
                           const std::vector<float>& q, int32_t visible) {
-  std::vector<float> scores(static_cast<size_t>(visible) + 1, kCanary);
+  const auto needed = static_cast<size_t>(AttentionScratch(visible));
+  AlignedBuffer<float> scratch(static_cast<int64_t>(needed) + 1);
+  scratch.data()[needed] = kCanary;
   std::vector<float> out(q.size() + 1, kCanary);
-  kernels.attention(rows.shape, q.data(), view, visible, scores.data(), out.data());
-  EXPECT_EQ(scores.back(), kCanary) << "scores written past visible";
+  const AttentionQueries queries = {
+      .count = 1, .q = q.data(), .out = out.data(), .visible = &visible};
+  kernels.attention(rows.shape, queries, view, 0, rows.shape.num_heads, scratch.data());
+  EXPECT_EQ(scratch.data()[needed], kCanary) << "scratch written past its end";
   EXPECT_EQ(out.back(), kCanary) << "out written past its end";
   out.pop_back();
   return out;
@@ -310,9 +314,9 @@ TEST_P(AttentionTest, ANegativeUnderflowStaysNegative) {
                                      .count = 2,
                                      .keys = std::as_bytes(std::span(keys)).data(),
                                      .values = std::as_bytes(std::span(values)).data()}}};
-  float scores[2] = {}, out = 1.0f;
-  kernels().attention({.num_heads = 1, .num_kv_heads = 1, .head_dim = 1}, q.data(), view, 2, scores,
-                      &out);
+  float out = 1.0f;
+  kernels_test::Attend(kernels(), {.num_heads = 1, .num_kv_heads = 1, .head_dim = 1}, q.data(),
+                       view, 2, &out);
   EXPECT_EQ(std::bit_cast<uint32_t>(out), 0x80000000u);
 }
 
@@ -320,9 +324,9 @@ TEST(AttentionDeathTest, WrongUse) {
   Random random(17);
   const AttentionShape shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 16};
   const Rows rows = MakeRows(shape, RowType::kF32, RowType::kF32, 4, &random);
-  std::vector<float> q(64), scores(4), out(64);
+  std::vector<float> q(64), out(64);
   const auto attend = [&](const AttentionShape& other, const KvView& view, int32_t visible) {
-    SelectKernels().attention(other, q.data(), view, visible, scores.data(), out.data());
+    kernels_test::Attend(SelectKernels(), other, q.data(), view, visible, out.data());
   };
   EXPECT_DEATH(attend(shape, rows.Whole(), 0), "visible 0 of 4");
   EXPECT_DEATH(attend(shape, rows.Whole(), 5), "visible 5 of 4");

@@ -27,15 +27,16 @@ struct IsaKernels {
   int32_t vector_bytes;  // what the translation unit was really compiled for
   bool hardware_fma;
   void (*matmul)(const PackedView& w, const Activations& x, int32_t group_begin, int32_t group_end,
-                 float* y, int64_t y_stride);
+                 float* const* y);
   void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
-                               int32_t* quant_sums);
+                               int32_t* offsets);
   void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);
   void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
                            const float* cos, const float* sin);
-  // Segments cover [0, visible) at least.
-  void (*attention)(const AttentionShape& shape, const float* q, const KvSegment* segments,
-                    int32_t visible, float* scores, float* out);
+  // Segments cover the rows of every query at least.
+  void (*attention)(const AttentionShape& shape, const AttentionQueries& queries,
+                    const KvSegment* segments, int32_t head_begin, int32_t head_end,
+                    float* scratch);
   void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);
   void (*add)(const float* x, int32_t n, float* y);
 };

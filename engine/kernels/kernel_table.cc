@@ -12,6 +12,7 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "engine/kernels.h"
+#include "engine/kernels/attention_tile.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/packed_layout.h"
 
@@ -22,8 +23,14 @@ using internal::IsaKernels;
 
 bool IsBlockFormat(RowType type) { return type == RowType::kQ8_0 || type == RowType::kQ4_0; }
 
-void CheckAttention(const AttentionShape& shape, const KvView& view, int32_t visible) {
-  LS_CHECK(visible > 0 && visible <= view.length, "visible {} of {} rows", visible, view.length);
+void CheckAttention(const AttentionShape& shape, const AttentionQueries& queries,
+                    const KvView& view) {
+  for (int32_t i = 0; i < queries.count; ++i) {
+    const int32_t visible = queries.visible[i];
+    LS_CHECK(visible > 0 && visible <= view.length, "visible {} of {} rows", visible, view.length);
+    LS_CHECK(i == 0 || visible > queries.visible[i - 1], "query {} sees {} rows, the one before {}",
+             i, visible, queries.visible[i - 1]);
+  }
   LS_CHECK(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0,
            "{} heads over {} KV heads", shape.num_heads, shape.num_kv_heads);
   int32_t next = 0;
@@ -41,11 +48,11 @@ void CheckAttention(const AttentionShape& shape, const KvView& view, int32_t vis
 template <const IsaKernels& kIsa>
 struct Adapter {
   static void Matmul(const PackedMatrix& w, const Activations& x, int32_t group_begin,
-                     int32_t group_end, float* y, int64_t y_stride) {
+                     int32_t group_end, float* const* y) {
     LS_CHECK(x.cols == w.cols(), "activations have {} columns, the matrix {}", x.cols, w.cols());
     LS_CHECK(group_begin >= 0 && group_end <= w.groups(), "groups [{}, {}) of {}", group_begin,
              group_end, w.groups());
-    LS_CHECK(w.quantized() ? x.quants != nullptr && x.scales != nullptr && x.quant_sums != nullptr
+    LS_CHECK(w.quantized() ? x.quants != nullptr && x.scales != nullptr && x.offsets != nullptr
                            : x.values != nullptr,
              "activations lack what weights of type {} need", static_cast<uint32_t>(w.type()));
     if (group_begin >= group_end) return;
@@ -56,19 +63,22 @@ struct Adapter {
         .group_bytes = w.group_bytes(),
         .bytes = reinterpret_cast<const uint8_t*>(w.group(0)),
     };
-    kIsa.matmul(view, x, group_begin, group_end, y, y_stride);
+    kIsa.matmul(view, x, group_begin, group_end, y);
   }
 
   static void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
-                                  int32_t* quant_sums) {
+                                  int32_t* offsets) {
     LS_CHECK(cols % internal::kBlock == 0, "{} columns are no multiple of 32", cols);
-    kIsa.quantize_activations(x, cols, quants, scales, quant_sums);
+    kIsa.quantize_activations(x, cols, quants, scales, offsets);
   }
 
-  static void Attention(const AttentionShape& shape, const float* q, const KvView& view,
-                        int32_t visible, float* scores, float* out) {
-    CheckAttention(shape, view, visible);
-    kIsa.attention(shape, q, view.segments.data(), visible, scores, out);
+  static void Attention(const AttentionShape& shape, const AttentionQueries& queries,
+                        const KvView& view, int32_t head_begin, int32_t head_end, float* scratch) {
+    CheckAttention(shape, queries, view);
+    LS_CHECK(head_begin >= 0 && head_end <= shape.num_heads, "heads [{}, {}) of {}", head_begin,
+             head_end, shape.num_heads);
+    if (queries.count == 0 || head_begin >= head_end) return;
+    kIsa.attention(shape, queries, view.segments.data(), head_begin, head_end, scratch);
   }
 
   static KernelTable Table() {
@@ -104,6 +114,10 @@ std::vector<const KernelTable*> FindKernels() {
 }
 
 }  // namespace
+
+int64_t AttentionScratch(int32_t visible) {
+  return int64_t{internal::kAttentionRows} * internal::ScoreStride(visible);
+}
 
 std::span<const KernelTable* const> AvailableKernels() {
   static const std::vector<const KernelTable*> tables = FindKernels();

@@ -23,6 +23,7 @@ using kernels_test::FloatElement;
 using kernels_test::HalfToFloat;
 using kernels_test::LoadHalf;
 using kernels_test::MakeActivations;
+using kernels_test::Multiply;
 using kernels_test::OwnedActivations;
 using kernels_test::RandomValues;
 using kernels_test::RandomWeights;
@@ -106,7 +107,7 @@ TEST_P(MatmulTest, EqualsThePlainReferenceAndWritesNothingElse) {
                                        RandomValues(static_cast<size_t>(tokens * cols), &random));
         const int64_t stride = rows + 5;
         std::vector<float> y(static_cast<size_t>(tokens * stride), kCanary);
-        kernels().matmul(w, x.Get(), 0, w.groups(), y.data(), stride);
+        Multiply(kernels(), w, x.Get(), 0, w.groups(), y.data(), stride);
         for (int32_t t = 0; t < tokens; ++t) {
           for (int32_t r = 0; r < stride; ++r) {
             const float expected =
@@ -133,13 +134,13 @@ TEST_P(MatmulTest, AnyPartitionGivesTheSameBits) {
   const auto x =
       MakeActivations(kernels(), kTokens, kCols, RandomValues(size_t{kTokens} * kCols, &random));
   std::vector<float> whole(size_t{kTokens} * kStride, kCanary);
-  kernels().matmul(w, x.Get(), 0, w.groups(), whole.data(), kStride);
+  Multiply(kernels(), w, x.Get(), 0, w.groups(), whole.data(), kStride);
 
   std::vector<float> by_group(whole.size(), kCanary);
   for (int32_t g = w.groups() - 1; g >= 0; --g) {
-    kernels().matmul(w, x.Get(), g, g, by_group.data(), kStride);  // an empty range: nothing
+    Multiply(kernels(), w, x.Get(), g, g, by_group.data(), kStride);  // an empty range: nothing
     EXPECT_EQ(by_group[static_cast<size_t>(g * 16)], kCanary);
-    kernels().matmul(w, x.Get(), g, g + 1, by_group.data(), kStride);
+    Multiply(kernels(), w, x.Get(), g, g + 1, by_group.data(), kStride);
     EXPECT_EQ(by_group[static_cast<size_t>(std::max(g * 16 - 1, kRows))], kCanary);
   }
   EXPECT_EQ(DigestOfFloats(whole), DigestOfFloats(by_group));
@@ -148,7 +149,7 @@ TEST_P(MatmulTest, AnyPartitionGivesTheSameBits) {
   for (int32_t t = 0; t < kTokens; ++t) {
     const auto row = x.values.begin() + t * kCols;
     const auto one = MakeActivations(kernels(), 1, kCols, std::vector<float>(row, row + kCols));
-    kernels().matmul(w, one.Get(), 0, w.groups(), by_token.data() + t * kStride, kStride);
+    Multiply(kernels(), w, one.Get(), 0, w.groups(), by_token.data() + t * kStride, kStride);
   }
   EXPECT_EQ(DigestOfFloats(whole), DigestOfFloats(by_token));
 }
@@ -169,7 +170,7 @@ TEST_P(QuantizedMatmulTest, ExtremeQuantsAreSummedExactly) {
             MakeActivations(kernels(), tokens, 32,
                             std::vector<float>(static_cast<size_t>(tokens) * 32, 127 * sign));
         std::vector<float> y(static_cast<size_t>(tokens) * 16);
-        kernels().matmul(w, x.Get(), 0, 1, y.data(), 16);
+        Multiply(kernels(), w, x.Get(), 0, 1, y.data(), 16);
         int weights = 0;
         for (int i = 0; i < 32; ++i) weights += BlockQuant(q8, row.data(), i);
         for (float value : y) EXPECT_EQ(value, static_cast<float>(weights) * 127 * sign) << fill;
@@ -207,7 +208,7 @@ TEST_P(MatmulTest, NonFiniteInputsReachTheirOutputsAndNoOthers) {
   values[kCols + 5] = std::numeric_limits<float>::quiet_NaN();
   const auto x = MakeActivations(kernels(), 3, kCols, values);
   std::vector<float> y(size_t{3} * kRows);
-  kernels().matmul(w, x.Get(), 0, w.groups(), y.data(), kRows);
+  Multiply(kernels(), w, x.Get(), 0, w.groups(), y.data(), kRows);
   for (int32_t t = 0; t < 3; ++t) {
     for (int32_t r = 0; r < kRows; ++r) {
       const float actual = y[static_cast<size_t>(t * kRows + r)];
@@ -229,7 +230,7 @@ TEST(MatmulZeroTest, ANegativeUnderflowStaysNegative) {
       const PackedMatrix w(GgmlType::kF32, 1, cols, std::as_bytes(std::span(weights)));
       const Activations x = {.tokens = 1, .cols = cols, .values = values.data()};
       float y = kCanary;
-      kernels->matmul(w, x, 0, 1, &y, 1);
+      Multiply(*kernels, w, x, 0, 1, &y, 1);
       EXPECT_EQ(std::signbit(y), cols <= 256) << kernels->name << ", " << cols;
       EXPECT_EQ(y, 0.0f);
     }
@@ -242,12 +243,12 @@ TEST(MatmulDeathTest, WrongUse) {
   const KernelTable& kernels = SelectKernels();
   float y = 0;
   Activations x = {.tokens = 1, .cols = 31, .values = weights.data()};
-  EXPECT_DEATH(kernels.matmul(w, x, 0, 1, &y, 1), "31 columns, the matrix 32");
+  EXPECT_DEATH(Multiply(kernels, w, x, 0, 1, &y, 1), "31 columns, the matrix 32");
   x.cols = 32;
-  EXPECT_DEATH(kernels.matmul(w, x, 0, 2, &y, 1), "groups \\[0, 2\\) of 1");
-  EXPECT_DEATH(kernels.matmul(w, x, -1, 1, &y, 1), "groups \\[-1, 1\\) of 1");
+  EXPECT_DEATH(Multiply(kernels, w, x, 0, 2, &y, 1), "groups \\[0, 2\\) of 1");
+  EXPECT_DEATH(Multiply(kernels, w, x, -1, 1, &y, 1), "groups \\[-1, 1\\) of 1");
   x.values = nullptr;
-  EXPECT_DEATH(kernels.matmul(w, x, 0, 1, &y, 1), "activations lack");
+  EXPECT_DEATH(Multiply(kernels, w, x, 0, 1, &y, 1), "activations lack");
 }
 
 std::string ParamName(

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/kernels/attention_tile.h"
 #include "engine/kernels/exp.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
@@ -239,19 +240,23 @@ inline void AttentionHead(const Head& head, const KvSegment* segments, int32_t v
   }
 }
 
-inline void Attention(const AttentionShape& shape, const float* q, const KvSegment* segments,
-                      int32_t visible, float* scores, float* out) {
+inline void Attention(const AttentionShape& shape, const AttentionQueries& queries,
+                      const KvSegment* segments, int32_t head_begin, int32_t head_end,
+                      float* scratch) {
   const int32_t dim = shape.head_dim;
   const int32_t heads_per_kv_head = shape.num_heads / shape.num_kv_heads;
   const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(dim));
-  for (int32_t h = 0; h < shape.num_heads; ++h) {
-    const Head head = {
-        .q = q + int64_t{h} * dim,
-        .dim = dim,
-        .element = int64_t{h / heads_per_kv_head} * dim,
-        .kv_stride = int64_t{shape.num_kv_heads} * dim,
-    };
-    AttentionHead(head, segments, visible, scale, scores, out + int64_t{h} * dim);
+  for (int32_t i = 0; i < queries.count; ++i) {
+    for (int32_t h = head_begin; h < head_end; ++h) {
+      const int64_t at = (int64_t{i} * shape.num_heads + h) * dim;
+      const Head head = {
+          .q = queries.q + at,
+          .dim = dim,
+          .element = int64_t{h / heads_per_kv_head} * dim,
+          .kv_stride = int64_t{shape.num_kv_heads} * dim,
+      };
+      AttentionHead(head, segments, queries.visible[i], scale, scratch, queries.out + at);
+    }
   }
 }
 

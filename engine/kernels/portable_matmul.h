@@ -131,7 +131,7 @@ inline void BlockSumsQ8(const uint8_t* lines, const QuantPairs* x, int32_t (&sum
 // The same for nibbles. A block's 16 products in one 16-bit lane, with nibbles of 0 to 15, are at
 // most 16 * 15 * 127 = 30480; the bias of 8 comes off at the end.
 template <size_t T>
-inline void BlockSumsQ4(const uint8_t* lines, const QuantPairs* x, const int32_t (&quant_sums)[T],
+inline void BlockSumsQ4(const uint8_t* lines, const QuantPairs* x, const int32_t (&offsets)[T],
                         int32_t (&sums)[T][kRows]) {
   for (int part = 0; part < kLineBytes / kVectorBytes; ++part) {
     Shorts products[T] = {};
@@ -146,7 +146,7 @@ inline void BlockSumsQ4(const uint8_t* lines, const QuantPairs* x, const int32_t
     }
     for (size_t t = 0; t < T; ++t) {
       const auto pairs = __builtin_bit_cast(Ints, products[t]);
-      const Ints sum = ((pairs << 16) >> 16) + (pairs >> 16) - 8 * quant_sums[t];
+      const Ints sum = ((pairs << 16) >> 16) + (pairs >> 16) + offsets[t] / 16;
       __builtin_memcpy(sums[t] + part * (kVectorBytes / 4), &sum, sizeof sum);
     }
   }
@@ -162,18 +162,18 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
   for (int32_t b = 0; b < blocks; ++b) {
     const uint8_t* block = group + int64_t{b} * (kQ8 ? kQ8BlockBytes : kQ4BlockBytes);
     QuantPairs pairs[T];
-    int32_t quant_sums[T];
+    int32_t offsets[T];
     int64_t at[T];  // the block's index among all tokens'
     for (size_t t = 0; t < T; ++t) {
       at[t] = (first + static_cast<int64_t>(t)) * blocks + b;
       pairs[t] = SplitQuants(x.quants + at[t] * kBlock);
-      quant_sums[t] = x.quant_sums[at[t]];
+      offsets[t] = x.offsets[at[t]];
     }
     int32_t dots[T][kRows];
     if constexpr (kQ8) {
       BlockSumsQ8<T>(block + kScaleBytes, pairs, dots);
     } else {
-      BlockSumsQ4<T>(block + kScaleBytes, pairs, quant_sums, dots);
+      BlockSumsQ4<T>(block + kScaleBytes, pairs, offsets, dots);
     }
     const Lanes dw = WidenHalves(block);
     for (size_t t = 0; t < T; ++t) {
@@ -189,7 +189,7 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
 // Group g of the outputs of T tokens from token `first` on.
 template <GgmlType kType, size_t T>
 inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int64_t first,
-                       float* y, int64_t y_stride) {
+                       float* const* y) {
   const uint8_t* group = w.bytes + g * w.group_bytes;
   Chains<T> chains;
   if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
@@ -199,7 +199,7 @@ inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int
   }
   const int32_t rows_left = w.rows - g * kRows;
   for (size_t t = 0; t < T; ++t) {
-    float* out = y + (first + static_cast<int64_t>(t)) * y_stride + int64_t{g} * kRows;
+    float* out = y[first + static_cast<int64_t>(t)] + int64_t{g} * kRows;
     if (rows_left >= kRows) {
       StoreLanes(chains.sum[t], out);
     } else {
@@ -212,19 +212,19 @@ inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int
 
 template <GgmlType kType>
 inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_begin,
-                     int32_t group_end, float* y, int64_t y_stride) {
+                     int32_t group_end, float* const* y) {
   for (int32_t g = group_begin; g < group_end; ++g) {
     int64_t t = 0;
-    for (; t + 4 <= x.tokens; t += 4) MatmulTile<kType, 4>(w, x, g, t, y, y_stride);
+    for (; t + 4 <= x.tokens; t += 4) MatmulTile<kType, 4>(w, x, g, t, y);
     switch (x.tokens - t) {
       case 3:
-        MatmulTile<kType, 3>(w, x, g, t, y, y_stride);
+        MatmulTile<kType, 3>(w, x, g, t, y);
         break;
       case 2:
-        MatmulTile<kType, 2>(w, x, g, t, y, y_stride);
+        MatmulTile<kType, 2>(w, x, g, t, y);
         break;
       case 1:
-        MatmulTile<kType, 1>(w, x, g, t, y, y_stride);
+        MatmulTile<kType, 1>(w, x, g, t, y);
         break;
       default:
         break;
@@ -233,18 +233,18 @@ inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_be
 }
 
 inline void Matmul(const PackedView& w, const Activations& x, int32_t group_begin,
-                   int32_t group_end, float* y, int64_t y_stride) {
+                   int32_t group_end, float* const* y) {
   switch (w.type) {
     case GgmlType::kF32:
-      return MatmulOf<GgmlType::kF32>(w, x, group_begin, group_end, y, y_stride);
+      return MatmulOf<GgmlType::kF32>(w, x, group_begin, group_end, y);
     case GgmlType::kF16:
-      return MatmulOf<GgmlType::kF16>(w, x, group_begin, group_end, y, y_stride);
+      return MatmulOf<GgmlType::kF16>(w, x, group_begin, group_end, y);
     case GgmlType::kBF16:
-      return MatmulOf<GgmlType::kBF16>(w, x, group_begin, group_end, y, y_stride);
+      return MatmulOf<GgmlType::kBF16>(w, x, group_begin, group_end, y);
     case GgmlType::kQ8_0:
-      return MatmulOf<GgmlType::kQ8_0>(w, x, group_begin, group_end, y, y_stride);
+      return MatmulOf<GgmlType::kQ8_0>(w, x, group_begin, group_end, y);
     case GgmlType::kQ4_0:
-      return MatmulOf<GgmlType::kQ4_0>(w, x, group_begin, group_end, y, y_stride);
+      return MatmulOf<GgmlType::kQ4_0>(w, x, group_begin, group_end, y);
   }
 }
 

@@ -13,7 +13,7 @@ namespace lockstep::internal {
 namespace {
 
 inline void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
-                                int32_t* quant_sums) {
+                                int32_t* offsets) {
   for (int32_t b = 0; b < cols / kBlock; ++b) {
     const float* in = x + int64_t{b} * kBlock;
     int8_t* out = quants + int64_t{b} * kBlock;
@@ -36,7 +36,7 @@ inline void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, fl
       sum += q;
     }
     scales[b] = regular ? amax / 127.0f : finite ? 0.0f : __builtin_nanf("");
-    quant_sums[b] = sum;
+    offsets[b] = -128 * sum;
   }
 }
 

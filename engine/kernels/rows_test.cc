@@ -230,12 +230,12 @@ TEST_P(RowsTest, QuantizationOfTinyHugeAndNonFiniteBlocks) {
   x[40] = kNan;
   std::array<int8_t, 64> quants = {};
   std::array<float, 2> scales = {};
-  std::array<int32_t, 2> sums = {};
-  kernels().quantize_activations(x.data(), 64, quants.data(), scales.data(), sums.data());
+  std::array<int32_t, 2> offsets = {};
+  kernels().quantize_activations(x.data(), 64, quants.data(), scales.data(), offsets.data());
   EXPECT_EQ(scales[0], 3.0f / 127.0f);
   EXPECT_TRUE(std::isnan(scales[1]));
-  EXPECT_EQ(sums[0], 32 * 127);
-  EXPECT_EQ(sums[1], 0);
+  EXPECT_EQ(offsets[0], -128 * 32 * 127);
+  EXPECT_EQ(offsets[1], 0);
 }
 
 TEST(ArgMaxTest, LowestIndexOfTheLargestNumber) {

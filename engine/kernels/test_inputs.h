@@ -123,7 +123,7 @@ struct OwnedActivations {
   std::vector<float> values;
   std::vector<int8_t> quants;
   std::vector<float> scales;
-  std::vector<int32_t> sums;
+  std::vector<int32_t> offsets;
   int32_t tokens = 0;
   int32_t cols = 0;
 
@@ -133,7 +133,7 @@ struct OwnedActivations {
             .values = values.data(),
             .quants = quants.data(),
             .scales = scales.data(),
-            .quant_sums = sums.data()};
+            .offsets = offsets.data()};
   }
 };
 
@@ -146,14 +146,30 @@ inline OwnedActivations MakeActivations(const KernelTable& kernels, int32_t toke
   if (cols % 32 != 0) return x;
   x.quants.resize(x.values.size());
   x.scales.resize(x.values.size() / 32);
-  x.sums.resize(x.values.size() / 32);
+  x.offsets.resize(x.values.size() / 32);
   for (int32_t t = 0; t < tokens; ++t) {
     kernels.quantize_activations(&x.values[static_cast<size_t>(t * cols)], cols,
                                  &x.quants[static_cast<size_t>(t * cols)],
                                  &x.scales[static_cast<size_t>(t * (cols / 32))],
-                                 &x.sums[static_cast<size_t>(t * (cols / 32))]);
+                                 &x.offsets[static_cast<size_t>(t * (cols / 32))]);
   }
   return x;
+}
+
+// kernels.matmul over all tokens into y [tokens, stride].
+inline void Multiply(const KernelTable& kernels, const PackedMatrix& w, const Activations& x,
+                     int32_t group_begin, int32_t group_end, float* y, int64_t stride) {
+  std::vector<float*> rows;
+  for (int32_t t = 0; t < x.tokens; ++t) rows.push_back(y + t * stride);
+  kernels.matmul(w, x, group_begin, group_end, rows.data());
+}
+
+// kernels.attention for one query and all heads.
+inline void Attend(const KernelTable& kernels, const AttentionShape& shape, const float* q,
+                   const KvView& view, int32_t visible, float* out) {
+  AlignedBuffer<float> scratch(AttentionScratch(visible));
+  const AttentionQueries queries = {.count = 1, .q = q, .out = out, .visible = &visible};
+  kernels.attention(shape, queries, view, 0, shape.num_heads, scratch.data());
 }
 
 }  // namespace lockstep::kernels_test

@@ -139,8 +139,12 @@ void StepRunner::Attend(int32_t layer) {
   for (int32_t t = 0; t < n_; ++t) {
     const int32_t position = in_.positions[static_cast<size_t>(t)];
     if (view_per_query) ReadView(layer, position, &view_);
-    kernels_.attention(shape, RowOf(query, t, config_.q_dim()), view_, position + 1,
-                       ws_.scores.data(), RowOf(out, t, config_.q_dim()));
+    const int32_t visible = position + 1;
+    const AttentionQueries queries = {.count = 1,
+                                      .q = RowOf(query, t, config_.q_dim()),
+                                      .out = RowOf(out, t, config_.q_dim()),
+                                      .visible = &visible};
+    kernels_.attention(shape, queries, view_, 0, shape.num_heads, ws_.scratch.data());
   }
   Trace(layer, Stage::kAttention, out, config_.q_dim());
 }
@@ -236,17 +240,18 @@ Activations StepRunner::Prepare(std::span<const float> rows, int32_t n, int32_t 
   const int32_t blocks = cols / 32;
   for (int64_t t = 0; t < n; ++t) {
     kernels_.quantize_activations(rows.data() + t * cols, cols, ws_.quants.data() + t * cols,
-                                  ws_.scales.data() + t * blocks,
-                                  ws_.quant_sums.data() + t * blocks);
+                                  ws_.scales.data() + t * blocks, ws_.offsets.data() + t * blocks);
   }
   x.quants = ws_.quants.data();
   x.scales = ws_.scales.data();
-  x.quant_sums = ws_.quant_sums.data();
+  x.offsets = ws_.offsets.data();
   return x;
 }
 
 void StepRunner::Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out) const {
-  kernels_.matmul(w, x, 0, w.groups(), out.data(), w.rows());
+  std::vector<float*> rows;
+  for (int32_t t = 0; t < x.tokens; ++t) rows.push_back(RowOf(out, t, w.rows()));
+  kernels_.matmul(w, x, 0, w.groups(), rows.data());
 }
 
 void StepRunner::NormRows(std::span<const float> rows, const std::vector<float>& weight,

@@ -24,13 +24,13 @@ void Workspace::ReserveTokens(int32_t tokens) {
   const int64_t widest = std::max({config_.dim, config_.q_dim(), config_.ffn_dim});
   quants = AlignedBuffer<int8_t>(tokens * widest);
   scales = rows(widest / 32);
-  quant_sums = AlignedBuffer<int32_t>(tokens * (widest / 32));
+  offsets = AlignedBuffer<int32_t>(tokens * (widest / 32));
   tokens_ = tokens;
 }
 
 void Workspace::ReservePositions(int32_t positions) {
   if (positions <= positions_) return;
-  scores = AlignedBuffer<float>(positions);
+  scratch = AlignedBuffer<float>(AttentionScratch(positions));
   rope_.emplace(config_.rope_dim, config_.rope_theta, positions);
   positions_ = positions;
 }

@@ -35,13 +35,13 @@ class Workspace {
   AlignedBuffer<float> projected;  // dim, what a sublayer adds to the residual
 
   // The Q8 form of the current matmul input, for quantized weights.
-  AlignedBuffer<int8_t> quants;       // [tokens, widest input]
-  AlignedBuffer<float> scales;        // [tokens, widest input / 32]
-  AlignedBuffer<int32_t> quant_sums;  // [tokens, widest input / 32]
+  AlignedBuffer<int8_t> quants;    // [tokens, widest input]
+  AlignedBuffer<float> scales;     // [tokens, widest input / 32]
+  AlignedBuffer<int32_t> offsets;  // [tokens, widest input / 32]
 
-  AlignedBuffer<float> scores;  // [positions]
-  AlignedBuffer<float> final;   // [dim], the last token's normed residual
-  AlignedBuffer<float> logits;  // [vocab_size]
+  AlignedBuffer<float> scratch;  // of attention
+  AlignedBuffer<float> final;    // [dim], the last token's normed residual
+  AlignedBuffer<float> logits;   // [vocab_size]
 
  private:
   const ModelConfig& config_;
