@@ -144,17 +144,17 @@ TEST_P(RowsTest, SiluGateAndAdd) {
 struct Quantized {
   std::array<int8_t, 33> quants;
   float scale = 0;
-  int32_t sum = 0;
+  int32_t offset = 0;
 };
 
 Quantized QuantizeBlock(const KernelTable& kernels, const std::vector<float>& x) {
   Quantized out;
   out.quants.fill(99);
-  kernels.quantize_activations(x.data(), 32, out.quants.data(), &out.scale, &out.sum);
+  kernels.quantize_activations(x.data(), 32, out.quants.data(), &out.scale, &out.offset);
   EXPECT_EQ(out.quants[32], 99) << "written past the block";
   int32_t sum = 0;
   for (size_t i = 0; i < 32; ++i) sum += out.quants[i];
-  EXPECT_EQ(out.sum, sum);
+  EXPECT_EQ(out.offset, -128 * sum);
   return out;
 }
 
