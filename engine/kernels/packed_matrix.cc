@@ -21,20 +21,30 @@ GgmlTypeTraits LayoutOf(GgmlType type) {
                .remedy = "convert the model to F32, F16, BF16, Q8_0 or Q4_0"});
 }
 
-// One block of row r (0..15) into its place in the group's block.
-void PackBlock(GgmlType type, const uint8_t* from, int32_t r, uint8_t* to) {
+int64_t GroupBytes(GgmlType type, int64_t blocks) {
+  if (type == GgmlType::kQ8_0) return QuantGroupBytes(kQ8Lines, blocks);
+  if (type == GgmlType::kQ4_0) return QuantGroupBytes(kQ4Lines, blocks);
+  const int64_t bytes = kRows * blocks * LayoutOf(type).block_bytes;
+  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
+
+// Block b of row r (0..15) into its place in the group.
+void PackBlock(GgmlType type, const uint8_t* from, int64_t b, int32_t r, uint8_t* group) {
   if (type != GgmlType::kQ8_0 && type != GgmlType::kQ4_0) {
     const int64_t bytes = LayoutOf(type).block_bytes;
-    std::memcpy(to + r * bytes, from, static_cast<size_t>(bytes));
+    std::memcpy(group + (b * kRows + r) * bytes, from, static_cast<size_t>(bytes));
     return;
   }
   const bool q8 = type == GgmlType::kQ8_0;
-  std::memcpy(to + 2 * r, from, 2);
-  for (int32_t i = 0; i < (q8 ? kQ8Lines : kQ4Lines); ++i) {
-    for (int32_t j = 0; j < 4; ++j) {
-      const int32_t byte = from[2 + 4 * i + j] ^ (q8 ? 0x80 : 0);  // q + 128
-      to[kScaleBytes + i * kLineBytes + 4 * r + j] = static_cast<uint8_t>(byte);
-    }
+  const int32_t line_count = q8 ? kQ8Lines : kQ4Lines;
+  const uint32_t bias = q8 ? 0x80808080u : 0;  // q + 128
+  std::memcpy(group + ScalesAt(line_count, b) + 2 * r, from, 2);
+  uint8_t* lines = group + LinesAt(line_count, b) + 4 * r;
+  for (int32_t i = 0; i < line_count; ++i) {
+    uint32_t quants = 0;
+    std::memcpy(&quants, from + 2 + 4 * i, 4);
+    quants ^= bias;
+    std::memcpy(lines + i * kLineBytes, &quants, 4);
   }
 }
 
@@ -54,8 +64,7 @@ PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
   const int64_t row_bytes = blocks * layout.block_bytes;
   LS_CHECK(std::cmp_equal(data.size(), rows * row_bytes), "{} bytes for {} x {} of type {}",
            data.size(), rows, cols, static_cast<uint32_t>(type));
-  const int64_t block_bytes = int64_t{kRows} * layout.block_bytes;
-  group_bytes_ = (blocks * block_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  group_bytes_ = GroupBytes(type, blocks);
   storage_ = AlignedBuffer<std::byte>(groups() * group_bytes_);
   std::memset(storage_.data(), 0, storage_.size());  // padding rows: scale 0, so every product is 0
   auto* out = reinterpret_cast<uint8_t*>(storage_.data());
@@ -63,8 +72,8 @@ PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
   for (int64_t row = 0; row < rows; ++row) {
     uint8_t* group = out + row / kRows * group_bytes_;
     for (int64_t b = 0; b < blocks; ++b) {
-      PackBlock(type, in + row * row_bytes + b * layout.block_bytes,
-                static_cast<int32_t>(row % kRows), group + b * block_bytes);
+      PackBlock(type, in + row * row_bytes + b * layout.block_bytes, b,
+                static_cast<int32_t>(row % kRows), group);
     }
   }
 }

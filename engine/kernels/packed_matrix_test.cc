@@ -68,23 +68,26 @@ TEST(DecodeWeightsTest, ABlockWithAnInfiniteScaleFollowsIeee) {
 }
 
 TEST(PackedMatrixTest, BytesLieWhereTheLayoutSays) {
-  constexpr int32_t kRows = 18, kCols = 64;
+  constexpr int32_t kRows = 18, kCols = 96;  // a pair of blocks and an odd one
   Random random(42);
   for (GgmlType type : {GgmlType::kQ8_0, GgmlType::kQ4_0}) {
     const bool q8 = type == GgmlType::kQ8_0;
     const auto bytes = RandomWeights(type, int64_t{kRows} * kCols, &random);
     const PackedMatrix w(type, kRows, kCols, bytes);
     EXPECT_EQ(w.groups(), 2);
-    const int64_t block_bytes = q8 ? 544 : 288;
-    EXPECT_EQ(w.group_bytes(), q8 ? 1088 : 576);
+    const int64_t lines_bytes = q8 ? 512 : 256;  // of one block
+    const int64_t pair_bytes = 64 + 2 * lines_bytes;
+    EXPECT_EQ(w.group_bytes(), pair_bytes + 64 + lines_bytes);
     for (int32_t row = 0; row < kRows; ++row) {
       for (int32_t k = 0; k < kCols; ++k) {
-        const std::byte* file = bytes.data() + (row * 2 + k / 32) * (q8 ? 34 : 18);
-        const std::byte* packed = w.group(row / 16) + k / 32 * block_bytes;
+        const std::byte* file = bytes.data() + (row * 3 + k / 32) * (q8 ? 34 : 18);
+        const std::byte* pair = w.group(row / 16) + k / 64 * pair_bytes;
+        const bool second = k / 32 % 2 != 0;
         const int r = row % 16, i = k % 32;
-        EXPECT_EQ(LoadHalf(packed + 2 * r), LoadHalf(file));
+        EXPECT_EQ(LoadHalf(pair + (second ? 32 : 0) + 2 * r), LoadHalf(file));
+        const std::byte* lines = pair + 64 + (second ? lines_bytes : 0);
         const int lane = i % (q8 ? 32 : 16);
-        const int byte = std::to_integer<int>(packed[32 + lane / 4 * 64 + 4 * r + lane % 4]);
+        const int byte = std::to_integer<int>(lines[lane / 4 * 64 + 4 * r + lane % 4]);
         const int quant = q8 ? byte - 128 : (i < 16 ? byte & 15 : byte >> 4) - 8;
         EXPECT_EQ(quant, BlockQuant(q8, file, i)) << "row " << row << ", k " << k;
       }

@@ -156,11 +156,12 @@ inline void BlockSumsQ4(const uint8_t* lines, const QuantPairs* x, const int32_t
 template <GgmlType kType, size_t T>
 inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t first) {
   constexpr bool kQ8 = kType == GgmlType::kQ8_0;
+  constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
   constexpr int32_t kBlocksPerSegment = kSegment / kBlock;
   const int32_t blocks = x.cols / kBlock;
   Chains<T> chains;
   for (int32_t b = 0; b < blocks; ++b) {
-    const uint8_t* block = group + int64_t{b} * (kQ8 ? kQ8BlockBytes : kQ4BlockBytes);
+    const uint8_t* lines = group + LinesAt(kLines, b);
     QuantPairs pairs[T];
     int32_t offsets[T];
     int64_t at[T];  // the block's index among all tokens'
@@ -171,11 +172,11 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
     }
     int32_t dots[T][kRows];
     if constexpr (kQ8) {
-      BlockSumsQ8<T>(block + kScaleBytes, pairs, dots);
+      BlockSumsQ8<T>(lines, pairs, dots);
     } else {
-      BlockSumsQ4<T>(block + kScaleBytes, pairs, offsets, dots);
+      BlockSumsQ4<T>(lines, pairs, offsets, dots);
     }
-    const Lanes dw = WidenHalves(block);
+    const Lanes dw = WidenHalves(group + ScalesAt(kLines, b));
     for (size_t t = 0; t < T; ++t) {
       const Lanes scale = dw * SplatLanes(x.scales[at[t]]);
       chains.chain[t] = FmaLanes(LanesOf(dots[t]), scale, chains.chain[t]);
