@@ -34,8 +34,9 @@ class PackedMatrix {
   int32_t cols() const { return cols_; }
   int32_t groups() const { return (rows_ + kGroupRows - 1) / kGroupRows; }
   bool quantized() const { return type_ == GgmlType::kQ8_0 || type_ == GgmlType::kQ4_0; }
-  // The packed bytes of one group, 64-byte aligned.
-  const std::byte* group(int32_t index) const { return storage_.data() + index * group_bytes_; }
+  // The packed bytes, 64-byte aligned (engine/kernels/packed_layout.h), and how many belong to each
+  // group of 16 rows.
+  const std::byte* data() const { return storage_.data(); }
   int64_t group_bytes() const { return group_bytes_; }
 
  private:
@@ -46,14 +47,20 @@ class PackedMatrix {
   AlignedBuffer<std::byte> storage_;  // groups * group_bytes
 };
 
-// The inputs of a matmul: n rows of F32 and, for quantized weights, the same rows as Q8 blocks.
+// 32 activations quantized (engine/ARITHMETIC.md 4.1). What a dot product needs lies together: a
+// kernel follows one pointer a token.
+struct ActivationBlock {
+  int8_t quants[32];
+  float scale;
+  int32_t offset;  // -128 * the sum of quants: turns a sum with weights + 128 into one with weights
+};
+
+// The inputs of a matmul: n rows of F32 and, for quantized weights, the same rows quantized.
 struct Activations {
   int32_t tokens = 0;
   int32_t cols = 0;
-  const float* values = nullptr;     // [tokens, cols]
-  const int8_t* quants = nullptr;    // [tokens, cols]
-  const float* scales = nullptr;     // [tokens, cols / 32]
-  const int32_t* offsets = nullptr;  // [tokens, cols / 32], -128 * the sum of each block's quants
+  const float* values = nullptr;            // [tokens, cols]
+  const ActivationBlock* blocks = nullptr;  // [tokens, cols / 32]
 };
 
 struct AttentionShape {
@@ -83,8 +90,7 @@ struct KernelTable {
                  int32_t group_end, float* const* y);
 
   // Blocks of 32 of one row. REQUIRES: cols % 32 == 0.
-  void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
-                               int32_t* offsets);
+  void (*quantize_activations)(const float* x, int32_t cols, ActivationBlock* blocks);
 
   // y = (x * r) * weight, r = 1 / sqrt(tree16(x * x) / n + eps). x and y may be the same row.
   void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);

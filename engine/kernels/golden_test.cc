@@ -64,10 +64,14 @@ TEST_P(GoldenTest, QuantizeActivations) {
   Random random(52);
   const auto x = MakeActivations(kernels(), 1, 32768, RandomValues(32768, &random));
   DigestBuilder digest;
-  digest.AddBytes(std::as_bytes(std::span(x.quants)));
-  digest.AddFloats(x.scales);
-  auto sums = x.offsets;
-  for (int32_t& sum : sums) sum /= -128;
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+  for (const ActivationBlock& block : x.blocks) {
+    digest.AddBytes(std::as_bytes(std::span(block.quants)));
+    scales.push_back(block.scale);
+    sums.push_back(block.offset / -128);
+  }
+  digest.AddFloats(scales);
   digest.AddBytes(std::as_bytes(std::span(sums)));
   EXPECT_EQ(digest.Finish().Hex(), "886ce9e7065b3196165c70817accd15a");
 }

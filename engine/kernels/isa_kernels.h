@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "engine/kernels.h"
+#include "engine/kernels/packed_layout.h"
 
 namespace lockstep::internal {
 
@@ -21,6 +22,13 @@ struct PackedView {
   const uint8_t* bytes;  // [groups, group_bytes], see packed_layout.h
 };
 
+// The first byte of a group. The lines of a half-precision group are 64 bytes apart: its partner's
+// values lie between.
+inline const uint8_t* GroupOf(const PackedView& w, int32_t group) {
+  const bool halves = w.type == GgmlType::kF16 || w.type == GgmlType::kBF16;
+  return w.bytes + GroupAt(halves, group, w.group_bytes);
+}
+
 // The functions of KernelTable, with the same contracts.
 struct IsaKernels {
   const char* name;
@@ -28,8 +36,7 @@ struct IsaKernels {
   bool hardware_fma;
   void (*matmul)(const PackedView& w, const Activations& x, int32_t group_begin, int32_t group_end,
                  float* const* y);
-  void (*quantize_activations)(const float* x, int32_t cols, int8_t* quants, float* scales,
-                               int32_t* offsets);
+  void (*quantize_activations)(const float* x, int32_t cols, ActivationBlock* blocks);
   void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);
   void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
                            const float* cos, const float* sin);
@@ -45,6 +52,7 @@ extern const IsaKernels kScalarKernels;
 #if defined(__x86_64__)
 extern const IsaKernels kAvx2Kernels;
 extern const IsaKernels kAvx512Kernels;
+extern const IsaKernels kAvx512VnniKernels;
 #endif
 
 }  // namespace lockstep::internal

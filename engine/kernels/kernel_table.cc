@@ -52,8 +52,7 @@ struct Adapter {
     LS_CHECK(x.cols == w.cols(), "activations have {} columns, the matrix {}", x.cols, w.cols());
     LS_CHECK(group_begin >= 0 && group_end <= w.groups(), "groups [{}, {}) of {}", group_begin,
              group_end, w.groups());
-    LS_CHECK(w.quantized() ? x.quants != nullptr && x.scales != nullptr && x.offsets != nullptr
-                           : x.values != nullptr,
+    LS_CHECK(w.quantized() ? x.blocks != nullptr : x.values != nullptr,
              "activations lack what weights of type {} need", static_cast<uint32_t>(w.type()));
     if (group_begin >= group_end) return;
     const internal::PackedView view = {
@@ -61,15 +60,14 @@ struct Adapter {
         .rows = w.rows(),
         .cols = w.cols(),
         .group_bytes = w.group_bytes(),
-        .bytes = reinterpret_cast<const uint8_t*>(w.group(0)),
+        .bytes = reinterpret_cast<const uint8_t*>(w.data()),
     };
     kIsa.matmul(view, x, group_begin, group_end, y);
   }
 
-  static void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
-                                  int32_t* offsets) {
+  static void QuantizeActivations(const float* x, int32_t cols, ActivationBlock* blocks) {
     LS_CHECK(cols % internal::kBlock == 0, "{} columns are no multiple of 32", cols);
-    kIsa.quantize_activations(x, cols, quants, scales, offsets);
+    kIsa.quantize_activations(x, cols, blocks);
   }
 
   static void Attention(const AttentionShape& shape, const AttentionQueries& queries,
@@ -104,11 +102,14 @@ const KernelTable* TableOf() {
 std::vector<const KernelTable*> FindKernels() {
   std::vector<const KernelTable*> tables = {TableOf<internal::kScalarKernels>()};
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
   if (avx2) tables.push_back(TableOf<internal::kAvx2Kernels>());
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx2 && avx512) tables.push_back(TableOf<internal::kAvx512Kernels>());
+  const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  if (avx2 && vnni) tables.push_back(TableOf<internal::kAvx512VnniKernels>());
 #endif
   return tables;
 }

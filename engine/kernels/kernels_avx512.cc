@@ -1,12 +1,11 @@
-// The table "avx512": the portable kernels, compiled for AVX-512 F, BW, DQ, VL and FMA
-// (CMakeLists.txt).
+// The table "avx512": compiled for AVX-512 F, BW, DQ, VL, F16C and FMA (CMakeLists.txt).
 #if defined(__x86_64__)
 
-#include "engine/kernels/portable_table.h"
+#include "engine/kernels/avx512_table.h"
 
 namespace lockstep::internal {
 
-const IsaKernels kAvx512Kernels = PortableKernels("avx512");
+const IsaKernels kAvx512Kernels = Avx512Kernels("avx512");
 
 }  // namespace lockstep::internal
 

@@ -59,10 +59,10 @@ float ReferenceDot(GgmlType type, const std::byte* row, const OwnedActivations& 
     int64_t sum = 0;
     for (int i = 0; i < 32; ++i) {
       sum += int64_t{BlockQuant(q8, block, i)} *
-             x.quants[static_cast<size_t>(token * x.cols + 32 * b + i)];
+             x.blocks[static_cast<size_t>(token * (x.cols / 32) + b)].quants[i];
     }
     const float dw = HalfToFloat(LoadHalf(block));
-    const float dx = x.scales[static_cast<size_t>(token * (x.cols / 32) + b)];
+    const float dx = x.blocks[static_cast<size_t>(token * (x.cols / 32) + b)].scale;
     partials.back() = std::fma(static_cast<float>(sum), dw * dx, partials.back());
   }
   return AddInOrder(partials);
@@ -92,6 +92,26 @@ class MatmulTest : public testing::TestWithParam<std::tuple<const KernelTable*, 
   GgmlType type() const { return std::get<1>(GetParam()); }
 };
 
+// Every output of w times x against the reference, and nothing beside them.
+void CheckMatmul(const KernelTable& kernels, GgmlType type, int32_t rows, int32_t cols,
+                 int32_t tokens, Random* random) {
+  const auto bytes = RandomWeights(type, int64_t{rows} * cols, random);
+  const PackedMatrix w(type, rows, cols, bytes);
+  const auto x = MakeActivations(kernels, tokens, cols,
+                                 RandomValues(static_cast<size_t>(tokens * cols), random));
+  const int64_t stride = rows + 5;
+  std::vector<float> y(static_cast<size_t>(tokens * stride), kCanary);
+  Multiply(kernels, w, x.Get(), 0, w.groups(), y.data(), stride);
+  for (int32_t t = 0; t < tokens; ++t) {
+    for (int32_t r = 0; r < stride; ++r) {
+      const float expected =
+          r < rows ? ReferenceDot(type, bytes.data() + r * RowBytes(type, cols), x, t) : kCanary;
+      ExpectSameBits(expected, y[static_cast<size_t>(t * stride + r)],
+                     fmt::format("{} x {}, token {} of {}, row {}", rows, cols, t, tokens, r));
+    }
+  }
+}
+
 class QuantizedMatmulTest : public MatmulTest {};
 
 TEST_P(MatmulTest, EqualsThePlainReferenceAndWritesNothingElse) {
@@ -99,28 +119,26 @@ TEST_P(MatmulTest, EqualsThePlainReferenceAndWritesNothingElse) {
   for (int32_t cols : {1, 32, 64, 172, 255, 256, 257, 288, 544, 1056}) {
     if (IsQuantized(type()) && cols % 32 != 0) continue;
     for (int32_t rows : {1, 15, 16, 17, 172}) {
-      const auto bytes = RandomWeights(type(), int64_t{rows} * cols, &random);
-      const PackedMatrix w(type(), rows, cols, bytes);
       for (int32_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
         if (rows == 172 && tokens % 4 != 1) continue;
-        const auto x = MakeActivations(kernels(), tokens, cols,
-                                       RandomValues(static_cast<size_t>(tokens * cols), &random));
-        const int64_t stride = rows + 5;
-        std::vector<float> y(static_cast<size_t>(tokens * stride), kCanary);
-        Multiply(kernels(), w, x.Get(), 0, w.groups(), y.data(), stride);
-        for (int32_t t = 0; t < tokens; ++t) {
-          for (int32_t r = 0; r < stride; ++r) {
-            const float expected =
-                r < rows ? ReferenceDot(type(), bytes.data() + r * RowBytes(type(), cols), x, t)
-                         : kCanary;
-            ExpectSameBits(
-                expected, y[static_cast<size_t>(t * stride + r)],
-                fmt::format("{} x {}, token {} of {}, row {}", rows, cols, t, tokens, r));
-          }
-        }
+        CheckMatmul(kernels(), type(), rows, cols, tokens, &random);
         ASSERT_FALSE(HasFailure());
       }
     }
+  }
+}
+
+// Tiles of every size, with an even and an odd number of groups, and more tokens than one pass over
+// the weights takes.
+TEST_P(MatmulTest, AnyNumberOfTokens) {
+  Random random(3);
+  for (int32_t tokens = 10; tokens <= 26; ++tokens) {
+    CheckMatmul(kernels(), type(), tokens % 2 == 0 ? 33 : 64, 288, tokens, &random);
+    ASSERT_FALSE(HasFailure());
+  }
+  for (int32_t tokens : {160, 161, 323}) {
+    CheckMatmul(kernels(), type(), 40, 64, tokens, &random);
+    ASSERT_FALSE(HasFailure());
   }
 }
 

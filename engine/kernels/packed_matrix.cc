@@ -24,15 +24,16 @@ GgmlTypeTraits LayoutOf(GgmlType type) {
 int64_t GroupBytes(GgmlType type, int64_t blocks) {
   if (type == GgmlType::kQ8_0) return QuantGroupBytes(kQ8Lines, blocks);
   if (type == GgmlType::kQ4_0) return QuantGroupBytes(kQ4Lines, blocks);
-  const int64_t bytes = kRows * blocks * LayoutOf(type).block_bytes;
-  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  return kRows * blocks * LayoutOf(type).block_bytes;
 }
+
+bool IsHalf(GgmlType type) { return type == GgmlType::kF16 || type == GgmlType::kBF16; }
 
 // Block b of row r (0..15) into its place in the group.
 void PackBlock(GgmlType type, const uint8_t* from, int64_t b, int32_t r, uint8_t* group) {
   if (type != GgmlType::kQ8_0 && type != GgmlType::kQ4_0) {
     const int64_t bytes = LayoutOf(type).block_bytes;
-    std::memcpy(group + (b * kRows + r) * bytes, from, static_cast<size_t>(bytes));
+    std::memcpy(group + b * kLineBytes + r * bytes, from, static_cast<size_t>(bytes));
     return;
   }
   const bool q8 = type == GgmlType::kQ8_0;
@@ -65,12 +66,13 @@ PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
   LS_CHECK(std::cmp_equal(data.size(), rows * row_bytes), "{} bytes for {} x {} of type {}",
            data.size(), rows, cols, static_cast<uint32_t>(type));
   group_bytes_ = GroupBytes(type, blocks);
-  storage_ = AlignedBuffer<std::byte>(groups() * group_bytes_);
+  const int64_t stored_groups = StoredGroups(IsHalf(type), groups());
+  storage_ = AlignedBuffer<std::byte>(stored_groups * group_bytes_);
   std::memset(storage_.data(), 0, storage_.size());  // padding rows: scale 0, so every product is 0
   auto* out = reinterpret_cast<uint8_t*>(storage_.data());
   const auto* in = reinterpret_cast<const uint8_t*>(data.data());
   for (int64_t row = 0; row < rows; ++row) {
-    uint8_t* group = out + row / kRows * group_bytes_;
+    uint8_t* group = out + GroupAt(IsHalf(type), row / kRows, group_bytes_);
     for (int64_t b = 0; b < blocks; ++b) {
       PackBlock(type, in + row * row_bytes + b * layout.block_bytes, b,
                 static_cast<int32_t>(row % kRows), group);

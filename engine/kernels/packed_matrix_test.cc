@@ -81,7 +81,7 @@ TEST(PackedMatrixTest, BytesLieWhereTheLayoutSays) {
     for (int32_t row = 0; row < kRows; ++row) {
       for (int32_t k = 0; k < kCols; ++k) {
         const std::byte* file = bytes.data() + (row * 3 + k / 32) * (q8 ? 34 : 18);
-        const std::byte* pair = w.group(row / 16) + k / 64 * pair_bytes;
+        const std::byte* pair = w.data() + row / 16 * w.group_bytes() + k / 64 * pair_bytes;
         const bool second = k / 32 % 2 != 0;
         const int r = row % 16, i = k % 32;
         EXPECT_EQ(LoadHalf(pair + (second ? 32 : 0) + 2 * r), LoadHalf(file));
@@ -95,18 +95,22 @@ TEST(PackedMatrixTest, BytesLieWhereTheLayoutSays) {
   }
   const auto bytes = RandomWeights(GgmlType::kF16, 18 * 3, &random);
   const PackedMatrix w(GgmlType::kF16, 18, 3, bytes);
-  EXPECT_EQ(w.group_bytes(), 128) << "96 bytes, padded to a line";
-  EXPECT_EQ(LoadHalf(w.group(1) + 2 * (2 * 16 + 1)), LoadHalf(bytes.data() + 2 * (17 * 3 + 2)));
+  EXPECT_EQ(w.group_bytes(), 96);
+  for (int32_t row = 0; row < 18; ++row) {
+    for (int32_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(LoadHalf(w.data() + 64 * k + 2 * row), LoadHalf(bytes.data() + 2 * (row * 3 + k)));
+    }
+  }
 }
 
 TEST(PackedMatrixTest, GroupsAreAlignedAndMovable) {
   Random random(43);
   PackedMatrix w(GgmlType::kQ8_0, 40, 32, RandomWeights(GgmlType::kQ8_0, 40 * 32, &random));
-  const std::byte* before = w.group(2);
+  const std::byte* before = w.data();
   const PackedMatrix moved = std::move(w);
-  EXPECT_EQ(moved.group(2), before);
+  EXPECT_EQ(moved.data(), before);
   for (int32_t g = 0; g < moved.groups(); ++g) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(moved.group(g)) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(moved.data() + g * moved.group_bytes()) % 64, 0u);
   }
   static_assert(!std::is_copy_constructible_v<PackedMatrix>);
 }

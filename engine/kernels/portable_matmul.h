@@ -44,14 +44,13 @@ struct Chains {
 // seg256 over k for 16 rows and T tokens; values: [T, cols].
 template <GgmlType kType, size_t T>
 inline Chains<T> FloatGroup(const uint8_t* group, int32_t cols, const float* values) {
-  constexpr int32_t kBytes = kType == GgmlType::kF32 ? 4 * kRows : 2 * kRows;
   const float* rows[T];
   for (size_t t = 0; t < T; ++t) rows[t] = values + t * static_cast<size_t>(cols);
   Chains<T> chains;
   for (int32_t begin = 0; begin < cols; begin += kSegment) {
     const int32_t end = cols - begin < kSegment ? cols : begin + kSegment;
     for (int32_t k = begin; k < end; ++k) {
-      const Lanes w = LoadWeights<kType>(group + int64_t{k} * kBytes);
+      const Lanes w = LoadWeights<kType>(group + int64_t{k} * kLineBytes);
       for (size_t t = 0; t < T; ++t) {
         chains.chain[t] = FmaLanes(w, SplatLanes(rows[t][k]), chains.chain[t]);
       }
@@ -157,18 +156,18 @@ template <GgmlType kType, size_t T>
 inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t first) {
   constexpr bool kQ8 = kType == GgmlType::kQ8_0;
   constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
-  constexpr int32_t kBlocksPerSegment = kSegment / kBlock;
   const int32_t blocks = x.cols / kBlock;
   Chains<T> chains;
   for (int32_t b = 0; b < blocks; ++b) {
     const uint8_t* lines = group + LinesAt(kLines, b);
     QuantPairs pairs[T];
     int32_t offsets[T];
-    int64_t at[T];  // the block's index among all tokens'
+    float scales[T];
     for (size_t t = 0; t < T; ++t) {
-      at[t] = (first + static_cast<int64_t>(t)) * blocks + b;
-      pairs[t] = SplitQuants(x.quants + at[t] * kBlock);
-      offsets[t] = x.offsets[at[t]];
+      const ActivationBlock& block = x.blocks[(first + static_cast<int64_t>(t)) * blocks + b];
+      pairs[t] = SplitQuants(block.quants);
+      offsets[t] = block.offset;
+      scales[t] = block.scale;
     }
     int32_t dots[T][kRows];
     if constexpr (kQ8) {
@@ -178,7 +177,7 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
     }
     const Lanes dw = WidenHalves(group + ScalesAt(kLines, b));
     for (size_t t = 0; t < T; ++t) {
-      const Lanes scale = dw * SplatLanes(x.scales[at[t]]);
+      const Lanes scale = dw * SplatLanes(scales[t]);
       chains.chain[t] = FmaLanes(LanesOf(dots[t]), scale, chains.chain[t]);
     }
     if ((b + 1) % kBlocksPerSegment == 0) chains.CloseSegment();
@@ -191,7 +190,7 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
 template <GgmlType kType, size_t T>
 inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int64_t first,
                        float* const* y) {
-  const uint8_t* group = w.bytes + g * w.group_bytes;
+  const uint8_t* group = GroupOf(w, g);
   Chains<T> chains;
   if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
     chains = QuantGroup<kType, T>(group, x, first);

@@ -12,11 +12,10 @@
 namespace lockstep::internal {
 namespace {
 
-inline void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, float* scales,
-                                int32_t* offsets) {
+inline void QuantizeActivations(const float* x, int32_t cols, ActivationBlock* blocks) {
   for (int32_t b = 0; b < cols / kBlock; ++b) {
     const float* in = x + int64_t{b} * kBlock;
-    int8_t* out = quants + int64_t{b} * kBlock;
+    ActivationBlock& out = blocks[b];
     uint32_t top = 0;  // bits of max |x|: ordered as the values are, infinity and NaN last
     for (int i = 0; i < kBlock; ++i) {
       const uint32_t magnitude = BitsOf(in[i]) & 0x7fffffffu;
@@ -32,11 +31,11 @@ inline void QuantizeActivations(const float* x, int32_t cols, int8_t* quants, fl
       const float value = finite ? in[i] : 0.0f;
       const float rounded = value * id + kRoundMagic;
       const auto q = static_cast<int32_t>(BitsOf(rounded) - BitsOf(kRoundMagic));
-      out[i] = static_cast<int8_t>(q);
+      out.quants[i] = static_cast<int8_t>(q);
       sum += q;
     }
-    scales[b] = regular ? amax / 127.0f : finite ? 0.0f : __builtin_nanf("");
-    offsets[b] = -128 * sum;
+    out.scale = regular ? amax / 127.0f : finite ? 0.0f : __builtin_nanf("");
+    out.offset = -128 * sum;
   }
 }
 

@@ -140,18 +140,13 @@ TEST_P(RowsTest, SiluGateAndAdd) {
   }
 }
 
-// One block quantized; the rest of the row is a canary.
-struct Quantized {
-  std::array<int8_t, 33> quants;
-  float scale = 0;
-  int32_t offset = 0;
-};
-
-Quantized QuantizeBlock(const KernelTable& kernels, const std::vector<float>& x) {
-  Quantized out;
-  out.quants.fill(99);
-  kernels.quantize_activations(x.data(), 32, out.quants.data(), &out.scale, &out.offset);
-  EXPECT_EQ(out.quants[32], 99) << "written past the block";
+// One block quantized; the next is a canary.
+ActivationBlock QuantizeBlock(const KernelTable& kernels, const std::vector<float>& x) {
+  std::array<ActivationBlock, 2> blocks = {};
+  blocks[1].quants[0] = 99;
+  kernels.quantize_activations(x.data(), 32, blocks.data());
+  EXPECT_EQ(blocks[1].quants[0], 99) << "written past the block";
+  const ActivationBlock& out = blocks[0];
   int32_t sum = 0;
   for (size_t i = 0; i < 32; ++i) sum += out.quants[i];
   EXPECT_EQ(out.offset, -128 * sum);
@@ -166,7 +161,7 @@ TEST_P(RowsTest, QuantizationRoundsHalfToEven) {
   const std::vector<int> expected = {0, 2, 2, 0, -2, -2, 126, -126, 126};
   std::copy(halves.begin(), halves.end(), x.begin() + 1);
   x[31] = -127.0f;
-  const Quantized q = QuantizeBlock(kernels(), x);
+  const ActivationBlock q = QuantizeBlock(kernels(), x);
   EXPECT_EQ(q.scale, 1.0f);
   EXPECT_EQ(q.quants[0], 127);
   EXPECT_EQ(q.quants[31], -127);
@@ -182,7 +177,7 @@ TEST_P(RowsTest, QuantizationFollowsTheFormula) {
     float amax = 0;
     for (float value : x) amax = std::max(amax, std::fabs(value));
     const float id = 127.0f / amax;
-    const Quantized q = QuantizeBlock(kernels(), x);
+    const ActivationBlock q = QuantizeBlock(kernels(), x);
     ExpectSameBits(amax / 127.0f, q.scale, fmt::format("amax {}", amax));
     for (size_t i = 0; i < 32; ++i) {
       ASSERT_EQ(q.quants[i], static_cast<int>(std::nearbyint(x[i] * id))) << x[i] << " of " << amax;
@@ -220,7 +215,7 @@ TEST_P(RowsTest, QuantizationOfTinyHugeAndNonFiniteBlocks) {
   };
   for (const Case& c : cases) {
     for (size_t at : {size_t{0}, size_t{7}, size_t{31}}) {
-      const Quantized q = QuantizeBlock(kernels(), block(c.value, at));
+      const ActivationBlock q = QuantizeBlock(kernels(), block(c.value, at));
       ExpectSameBits(c.scale, q.scale, fmt::format("scale of {}", c.value));
       for (size_t i = 0; i < 32; ++i) EXPECT_EQ(q.quants[i], i == at ? c.quant : 0) << c.value;
     }
@@ -228,14 +223,12 @@ TEST_P(RowsTest, QuantizationOfTinyHugeAndNonFiniteBlocks) {
   // One non-finite element hides the finite ones of its block and no others.
   std::vector<float> x(64, 3.0f);
   x[40] = kNan;
-  std::array<int8_t, 64> quants = {};
-  std::array<float, 2> scales = {};
-  std::array<int32_t, 2> offsets = {};
-  kernels().quantize_activations(x.data(), 64, quants.data(), scales.data(), offsets.data());
-  EXPECT_EQ(scales[0], 3.0f / 127.0f);
-  EXPECT_TRUE(std::isnan(scales[1]));
-  EXPECT_EQ(offsets[0], -128 * 32 * 127);
-  EXPECT_EQ(offsets[1], 0);
+  std::array<ActivationBlock, 2> blocks = {};
+  kernels().quantize_activations(x.data(), 64, blocks.data());
+  EXPECT_EQ(blocks[0].scale, 3.0f / 127.0f);
+  EXPECT_TRUE(std::isnan(blocks[1].scale));
+  EXPECT_EQ(blocks[0].offset, -128 * 32 * 127);
+  EXPECT_EQ(blocks[1].offset, 0);
 }
 
 TEST(ArgMaxTest, LowestIndexOfTheLargestNumber) {

@@ -121,19 +121,12 @@ inline int BlockQuant(bool q8, const std::byte* block, int i) {
 // The rows of `x` with their quantized form, owned.
 struct OwnedActivations {
   std::vector<float> values;
-  std::vector<int8_t> quants;
-  std::vector<float> scales;
-  std::vector<int32_t> offsets;
+  std::vector<ActivationBlock> blocks;
   int32_t tokens = 0;
   int32_t cols = 0;
 
   Activations Get() const {
-    return {.tokens = tokens,
-            .cols = cols,
-            .values = values.data(),
-            .quants = quants.data(),
-            .scales = scales.data(),
-            .offsets = offsets.data()};
+    return {.tokens = tokens, .cols = cols, .values = values.data(), .blocks = blocks.data()};
   }
 };
 
@@ -144,14 +137,10 @@ inline OwnedActivations MakeActivations(const KernelTable& kernels, int32_t toke
   x.cols = cols;
   x.values = std::move(values);
   if (cols % 32 != 0) return x;
-  x.quants.resize(x.values.size());
-  x.scales.resize(x.values.size() / 32);
-  x.offsets.resize(x.values.size() / 32);
+  x.blocks.resize(x.values.size() / 32);
   for (int32_t t = 0; t < tokens; ++t) {
     kernels.quantize_activations(&x.values[static_cast<size_t>(t * cols)], cols,
-                                 &x.quants[static_cast<size_t>(t * cols)],
-                                 &x.scales[static_cast<size_t>(t * (cols / 32))],
-                                 &x.offsets[static_cast<size_t>(t * (cols / 32))]);
+                                 &x.blocks[static_cast<size_t>(t * (cols / 32))]);
   }
   return x;
 }

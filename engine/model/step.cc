@@ -239,12 +239,9 @@ Activations StepRunner::Prepare(std::span<const float> rows, int32_t n, int32_t 
   if (!quantize) return x;
   const int32_t blocks = cols / 32;
   for (int64_t t = 0; t < n; ++t) {
-    kernels_.quantize_activations(rows.data() + t * cols, cols, ws_.quants.data() + t * cols,
-                                  ws_.scales.data() + t * blocks, ws_.offsets.data() + t * blocks);
+    kernels_.quantize_activations(rows.data() + t * cols, cols, ws_.blocks.data() + t * blocks);
   }
-  x.quants = ws_.quants.data();
-  x.scales = ws_.scales.data();
-  x.offsets = ws_.offsets.data();
+  x.blocks = ws_.blocks.data();
   return x;
 }
 

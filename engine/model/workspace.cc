@@ -22,9 +22,7 @@ void Workspace::ReserveTokens(int32_t tokens) {
   up = rows(config_.ffn_dim);
   projected = rows(config_.dim);
   const int64_t widest = std::max({config_.dim, config_.q_dim(), config_.ffn_dim});
-  quants = AlignedBuffer<int8_t>(tokens * widest);
-  scales = rows(widest / 32);
-  offsets = AlignedBuffer<int32_t>(tokens * (widest / 32));
+  blocks = AlignedBuffer<ActivationBlock>(tokens * (widest / 32));
   tokens_ = tokens;
 }
 

@@ -35,9 +35,7 @@ class Workspace {
   AlignedBuffer<float> projected;  // dim, what a sublayer adds to the residual
 
   // The Q8 form of the current matmul input, for quantized weights.
-  AlignedBuffer<int8_t> quants;    // [tokens, widest input]
-  AlignedBuffer<float> scales;     // [tokens, widest input / 32]
-  AlignedBuffer<int32_t> offsets;  // [tokens, widest input / 32]
+  AlignedBuffer<ActivationBlock> blocks;  // [tokens, widest input / 32]
 
   AlignedBuffer<float> scratch;  // of attention
   AlignedBuffer<float> final;    // [dim], the last token's normed residual

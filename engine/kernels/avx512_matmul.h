@@ -1,0 +1,288 @@
+// matmul with AVX-512: a ZMM register is the 16 rows of a group. A tile of kGroups groups by
+// kTokens tokens keeps its sums in registers, so that a line of weights is loaded once for all its
+// tokens and a broadcast activation once for all its groups.
+//
+// A token's sum over a block is exact in 32 bits, so its order is free; the chain of fma over
+// blocks (or over k, for float weights) is the one of seg256.
+#ifndef LOCKSTEP_ENGINE_KERNELS_AVX512_MATMUL_H_
+#define LOCKSTEP_ENGINE_KERNELS_AVX512_MATMUL_H_
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/kernels/isa_kernels.h"
+#include "engine/kernels/packed_layout.h"
+
+namespace lockstep::internal {
+namespace {
+
+#define LOCKSTEP_UNROLL _Pragma("GCC unroll 16")
+
+// Where a tile reads and writes.
+template <size_t kGroups>
+struct TilePlace {
+  const uint8_t* group[kGroups];
+  int32_t cols;
+  int64_t token;  // the first of its tokens
+};
+
+template <size_t kGroups, size_t kTokens>
+struct TileSums {
+  __m512 rows[kTokens][kGroups];
+};
+
+// Four products of an unsigned weight and a signed activation added to each of 16 sums.
+inline __m512i DotLine(__m512i sum, __m512i weights, __m512i quants) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpbusd_epi32(sum, weights, quants);
+#else
+  // Weights and activations as 16-bit pairs (0, 2) and (1, 3): no sum of two products saturates.
+  const __m512i low = _mm512_set1_epi32(0x00ff00ff);
+  const __m512i even = _mm512_madd_epi16(_mm512_and_si512(weights, low),
+                                         _mm512_srai_epi16(_mm512_slli_epi16(quants, 8), 8));
+  const __m512i odd =
+      _mm512_madd_epi16(_mm512_srli_epi16(weights, 8), _mm512_srai_epi16(quants, 8));
+  return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+#endif
+}
+
+inline __m512i BroadcastFour(const int8_t* quants) {
+  int32_t four;
+  __builtin_memcpy(&four, quants, sizeof four);
+  return _mm512_set1_epi32(four);
+}
+
+// 16 halves, widened exactly (the conversion keeps subnormals whatever MXCSR says).
+inline __m512 WidenScales(const uint8_t* halves) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
+}
+
+// The block's sums of quants * quants, offset and all, for every token and group of the tile.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void BlockSums(const TilePlace<kGroups>& at, int32_t b,
+                      const ActivationBlock* const (&x)[kTokens],
+                      __m512i (&sums)[kTokens][kGroups]) {
+  constexpr bool kQ8 = kType == GgmlType::kQ8_0;
+  constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
+  const int64_t lines = LinesAt(kLines, b);
+  LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+    __m512i offset = _mm512_set1_epi32(x[t][b].offset);         // weights + 128
+    if constexpr (!kQ8) offset = _mm512_srai_epi32(offset, 4);  // weights + 8
+    LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) sums[t][g] = offset;
+  }
+  LOCKSTEP_UNROLL for (int i = 0; i < kLines; ++i) {
+    __m512i w[kGroups];
+    LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+      w[g] = _mm512_load_si512(at.group[g] + lines + i * kLineBytes);
+    }
+    if constexpr (kQ8) {
+      LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+        const __m512i four = BroadcastFour(x[t][b].quants + 4 * i);
+        LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+          sums[t][g] = DotLine(sums[t][g], w[g], four);
+        }
+      }
+    } else {
+      const __m512i nibble = _mm512_set1_epi8(15);
+      __m512i high[kGroups];
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+        high[g] = _mm512_and_si512(_mm512_srli_epi16(w[g], 4), nibble);
+        w[g] = _mm512_and_si512(w[g], nibble);
+      }
+      LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+        const __m512i x0 = BroadcastFour(x[t][b].quants + 4 * i);
+        const __m512i x1 = BroadcastFour(x[t][b].quants + 16 + 4 * i);
+        LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+          sums[t][g] = DotLine(DotLine(sums[t][g], w[g], x0), high[g], x1);
+        }
+      }
+    }
+  }
+}
+
+// seg256 over blocks, 8 a segment.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
+                      TileSums<kGroups, kTokens>* out) {
+  constexpr int32_t kLines = kType == GgmlType::kQ8_0 ? kQ8Lines : kQ4Lines;
+  const int32_t blocks = at.cols / kBlock;
+  const ActivationBlock* tokens[kTokens];
+  LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+    tokens[t] = x.blocks + (at.token + static_cast<int64_t>(t)) * blocks;
+    LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) out->rows[t][g] = _mm512_set1_ps(-0.0f);
+  }
+  for (int32_t begin = 0; begin < blocks; begin += kBlocksPerSegment) {
+    const int32_t end = blocks - begin < kBlocksPerSegment ? blocks : begin + kBlocksPerSegment;
+    __m512 chain[kTokens][kGroups];
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) chain[t][g] = _mm512_setzero_ps();
+    }
+    for (int32_t b = begin; b < end; ++b) {
+      __m512i sums[kTokens][kGroups];
+      BlockSums<kType, kGroups, kTokens>(at, b, tokens, sums);
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+        const __m512 dw = WidenScales(at.group[g] + ScalesAt(kLines, b));
+        LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+          const __m512 scale = _mm512_mul_ps(dw, _mm512_set1_ps(tokens[t][b].scale));
+          chain[t][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][g]), scale, chain[t][g]);
+        }
+      }
+    }
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+        out->rows[t][g] = _mm512_add_ps(out->rows[t][g], chain[t][g]);
+      }
+    }
+  }
+}
+
+// 16 float weights of one k, widened.
+template <GgmlType kType>
+inline __m512 LoadFloatWeights(const uint8_t* at) {
+  if constexpr (kType == GgmlType::kF32) {
+    return _mm512_loadu_ps(at);
+  } else {
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+    if constexpr (kType == GgmlType::kF16) return _mm512_cvtph_ps(halves);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+}
+
+// seg256 over k.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void FloatTile(const TilePlace<kGroups>& at, const Activations& x,
+                      TileSums<kGroups, kTokens>* out) {
+  const float* values[kTokens];
+  LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+    values[t] = x.values + (at.token + static_cast<int64_t>(t)) * at.cols;
+    LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) out->rows[t][g] = _mm512_set1_ps(-0.0f);
+  }
+  for (int32_t begin = 0; begin < at.cols; begin += kSegment) {
+    const int32_t end = at.cols - begin < kSegment ? at.cols : begin + kSegment;
+    __m512 chain[kTokens][kGroups];
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) chain[t][g] = _mm512_setzero_ps();
+    }
+    for (int32_t k = begin; k < end; ++k) {
+      __m512 w[kGroups];
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+        w[g] = LoadFloatWeights<kType>(at.group[g] + int64_t{k} * kLineBytes);
+      }
+      LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+        const __m512 value = _mm512_set1_ps(values[t][k]);
+        LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+          chain[t][g] = _mm512_fmadd_ps(w[g], value, chain[t][g]);
+        }
+      }
+    }
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+        out->rows[t][g] = _mm512_add_ps(out->rows[t][g], chain[t][g]);
+      }
+    }
+  }
+}
+
+// Groups [g, g + kGroups) of tokens [token, token + kTokens). Padding rows are never stored.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+[[gnu::noinline]] void Tile512(const PackedView& w, const Activations& x, int32_t group,
+                               int64_t token, float* const* y) {
+  TilePlace<kGroups> at = {.group = {}, .cols = w.cols, .token = token};
+  for (size_t g = 0; g < kGroups; ++g) at.group[g] = GroupOf(w, group + static_cast<int32_t>(g));
+  TileSums<kGroups, kTokens> sums;
+  if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
+    QuantTile<kType>(at, x, &sums);
+  } else {
+    FloatTile<kType>(at, x, &sums);
+  }
+  for (size_t g = 0; g < kGroups; ++g) {
+    const int32_t row = (group + static_cast<int32_t>(g)) * kRows;
+    const int32_t rows_left = w.rows - row;
+    const auto mask = static_cast<__mmask16>(rows_left < kRows ? (1 << rows_left) - 1 : 0xffff);
+    for (size_t t = 0; t < kTokens; ++t) {
+      _mm512_mask_storeu_ps(y[token + static_cast<int64_t>(t)] + row, mask, sums.rows[t][g]);
+    }
+  }
+}
+
+// Tokens [token, token + count) of kGroups groups. REQUIRES: 0 < count <= kTokens.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void TileOf512(const PackedView& w, const Activations& x, int32_t group, int64_t token,
+                      int64_t count, float* const* y) {
+  if constexpr (kTokens > 1) {
+    if (count < int64_t{kTokens}) {
+      return TileOf512<kType, kGroups, kTokens - 1>(w, x, group, token, count, y);
+    }
+  }
+  Tile512<kType, kGroups, kTokens>(w, x, group, token, y);
+}
+
+// Tokens [token, end) in tiles of nearly the same size: a small last tile would waste most of it.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void Tokens512(const PackedView& w, const Activations& x, int32_t group, int64_t token,
+                      int64_t end, float* const* y) {
+  constexpr auto kMost = static_cast<int64_t>(kTokens);
+  for (int64_t tiles = (end - token + kMost - 1) / kMost; tiles > 0; --tiles) {
+    const int64_t count = (end - token + tiles - 1) / tiles;
+    TileOf512<kType, kGroups, kTokens>(w, x, group, token, count, y);
+    token += count;
+  }
+}
+
+// One token: group after group is one stream of memory, and two streams are slower. Groups of
+// halves lie two in a stream.
+template <GgmlType kType>
+inline void MatVec512(const PackedView& w, const Activations& x, int32_t group_begin,
+                      int32_t group_end, float* const* y) {
+  constexpr bool kHalf = kType == GgmlType::kF16 || kType == GgmlType::kBF16;
+  constexpr int32_t kGroups = kHalf ? 2 : 1;
+  int32_t g = group_begin;
+  if (kHalf && g % 2 != 0 && g < group_end) Tile512<kType, 1, 1>(w, x, g++, 0, y);
+  for (; g + kGroups <= group_end; g += kGroups) Tile512<kType, kGroups, 1>(w, x, g, 0, y);
+  for (; g < group_end; ++g) Tile512<kType, 1, 1>(w, x, g, 0, y);
+}
+
+// Tokens whose activations stay in the second-level cache while all weights pass by.
+inline constexpr int64_t kTokenBlock = 160;
+
+template <GgmlType kType>
+inline void Matmul512Of(const PackedView& w, const Activations& x, int32_t group_begin,
+                        int32_t group_end, float* const* y) {
+  constexpr bool kQuantized = kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0;
+  constexpr size_t kPairTokens = kQuantized ? 6 : 12;  // 32 registers hold two groups of so many
+  constexpr size_t kTokens = 12;
+  if (x.tokens == 1) return MatVec512<kType>(w, x, group_begin, group_end, y);
+  int64_t token = 0;
+  for (int64_t blocks = (x.tokens + kTokenBlock - 1) / kTokenBlock; blocks > 0; --blocks) {
+    const int64_t end = token + (x.tokens - token + blocks - 1) / blocks;
+    int32_t g = group_begin;
+    for (; g + 2 <= group_end; g += 2) {
+      Tokens512<kType, 2, kPairTokens>(w, x, g, token, end, y);
+    }
+    for (; g < group_end; ++g) Tokens512<kType, 1, kTokens>(w, x, g, token, end, y);
+    token = end;
+  }
+}
+
+inline void Matmul512(const PackedView& w, const Activations& x, int32_t group_begin,
+                      int32_t group_end, float* const* y) {
+  switch (w.type) {
+    case GgmlType::kF32:
+      return Matmul512Of<GgmlType::kF32>(w, x, group_begin, group_end, y);
+    case GgmlType::kF16:
+      return Matmul512Of<GgmlType::kF16>(w, x, group_begin, group_end, y);
+    case GgmlType::kBF16:
+      return Matmul512Of<GgmlType::kBF16>(w, x, group_begin, group_end, y);
+    case GgmlType::kQ8_0:
+      return Matmul512Of<GgmlType::kQ8_0>(w, x, group_begin, group_end, y);
+    case GgmlType::kQ4_0:
+      return Matmul512Of<GgmlType::kQ4_0>(w, x, group_begin, group_end, y);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::internal
+
+#endif  // LOCKSTEP_ENGINE_KERNELS_AVX512_MATMUL_H_
