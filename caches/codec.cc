@@ -125,43 +125,33 @@ void CheckSizes(RowType type, size_t elements, size_t bytes) {
 
 }  // namespace
 
+// Both directions compute every case and select, so that loops over rows become vector code.
 uint16_t F16FromF32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return kF16Nan;
-  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and more
-  if (magnitude <= 0x33000000u) return sign;            // 2^-25 is a tie, to even: zero
-  const uint32_t exponent = magnitude >> 23;
-  uint32_t kept, rest, half;
-  if (exponent >= 113) {  // normal as binary16: rebias by 112, drop 13 bits
-    kept = (magnitude - (112u << 23)) >> 13;
-    rest = magnitude & 0x1fffu;
-    half = 0x1000u;
-  } else {  // subnormal as binary16: in units of 2^-24, with the implicit bit made explicit
-    const uint32_t shift = 126 - exponent;  // 14 .. 24
-    const uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-    kept = mantissa >> shift;
-    rest = mantissa & ((1u << shift) - 1);
-    half = 1u << (shift - 1);
-  }
-  // A carry out of the mantissa moves into the exponent, which is the right next value.
-  if (rest > half || (rest == half && (kept & 1) != 0)) ++kept;
-  return static_cast<uint16_t>(sign | kept);
+  // Normal as binary16: rebias the exponent by 112 and round 13 bits away, ties to even. A carry
+  // out of the mantissa moves into the exponent, which is the right next value, infinity included.
+  const uint32_t normal = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  // Subnormal as binary16: in [0.5, 1) the last place of binary32 is 2^-24, so the sum rounds to
+  // it.
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  uint32_t kept = magnitude < 0x38800000u ? subnormal : normal;  // 2^-14
+  kept = magnitude >= 0x47800000u ? 0x7c00u : kept;              // 65536 and more
+  kept |= bits >> 16 & 0x8000u;
+  return static_cast<uint16_t>(magnitude > 0x7f800000u ? kF16Nan : kept);
 }
 
 float F32FromF16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t exponent = bits >> 10 & 31u;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 31) {
-    return std::bit_cast<float>(mantissa != 0 ? 0x7fc00000u : (sign | 0x7f800000u));
-  }
-  if (exponent == 0) {  // zero or mantissa * 2^-24, both exact in F32
-    const float magnitude = static_cast<float>(mantissa) * (1.0f / (1 << 24));
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+  const uint32_t magnitude = bits & 0x7fffu;
+  const uint32_t normal = (magnitude << 13) + (112u << 23);
+  // Zero or a multiple of 2^-24, exact in F32.
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
+  uint32_t wide = magnitude < 0x400u ? subnormal : normal;
+  wide = magnitude >= 0x7c00u ? 0x7f800000u : wide;
+  wide |= static_cast<uint32_t>(bits & 0x8000u) << 16;
+  return std::bit_cast<float>(magnitude > 0x7c00u ? 0x7fc00000u : wide);
 }
 
 void EncodeRow(RowType type, std::span<const float> row, std::span<std::byte> stored) {

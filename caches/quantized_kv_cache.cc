@@ -13,18 +13,28 @@ namespace {
 constexpr int32_t kDefaultStepRows = 512;
 
 void CheckType(std::string_view what, RowType type) {
-  if (type == RowType::kF32 || type == RowType::kQ8_0 || type == RowType::kQ4_0) return;
-  throw std::invalid_argument(fmt::format(
-      "quantized cache: {} cannot be {}: give f32, q8_0 or q4_0", what, static_cast<int>(type)));
+  switch (type) {
+    case RowType::kF32:
+    case RowType::kF16:
+    case RowType::kQ8_0:
+    case RowType::kQ4_0:
+      return;
+  }
+  throw std::invalid_argument(
+      fmt::format("quantized cache: {} cannot be {}: give f32, f16, q8_0 or q4_0", what,
+                  static_cast<int>(type)));
 }
+
+bool IsBlockFormat(RowType type) { return type == RowType::kQ8_0 || type == RowType::kQ4_0; }
 
 QuantizedKvOptions Checked(QuantizedKvOptions options) {
   CheckGeometry(options.geometry);
   CheckType("key_type", options.key_type);
   CheckType("value_type", options.value_type);
-  if (options.geometry.head_dim % kBlockElements != 0) {
+  const int32_t multiple = HeadDimMultiple(options.key_type, options.value_type);
+  if (options.geometry.head_dim % multiple != 0) {
     throw std::invalid_argument(fmt::format("quantized cache: head_dim {} is not a multiple of {}",
-                                            options.geometry.head_dim, kBlockElements));
+                                            options.geometry.head_dim, multiple));
   }
   if (options.window < 0 || options.max_step_rows < 0) {
     throw std::invalid_argument(fmt::format("quantized cache: window {} or max_step_rows {} < 0",
@@ -51,6 +61,11 @@ void Append(const KvSegment& next, int64_t kv_stride, KvView* view) {
 }
 
 }  // namespace
+
+int32_t HeadDimMultiple(RowType key_type, RowType value_type) {
+  const bool blocks = IsBlockFormat(key_type) || IsBlockFormat(value_type);
+  return blocks ? static_cast<int32_t>(kBlockElements) : 1;
+}
 
 QuantizedKvCache::Codes::Codes(const KvGeometry& geometry, RowType row_type)
     : type(row_type),

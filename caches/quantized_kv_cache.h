@@ -1,5 +1,6 @@
-// QuantizedKvCache: rows stored as Q8_0 or Q4_0 blocks (codec.h), keys and values each in their own
-// type, with an optional window of exact rows. Every row is encoded when it is written [Q1].
+// QuantizedKvCache: rows stored as F16 or as Q8_0 or Q4_0 blocks (codec.h), keys and values each in
+// their own type, with an optional window of exact rows. Every row is encoded when it is written
+// [Q1].
 //
 // The exact window, W = options.window > 0 positions. Beside its encoded rows each layer has a ring
 // of W exact rows:
@@ -38,12 +39,15 @@
 namespace lockstep {
 
 struct QuantizedKvOptions {
-  KvGeometry geometry;                  // head_dim a multiple of 32 [Q4]
-  RowType key_type = RowType::kQ8_0;    // kF32, kQ8_0 or kQ4_0
-  RowType value_type = RowType::kQ8_0;  // kF32, kQ8_0 or kQ4_0
-  int32_t window = 0;                   // positions kept exactly, 0 for none
-  int32_t max_step_rows = 0;            // rows an Update may have when window > 0; 0: up to 512
+  KvGeometry geometry;  // head_dim a multiple of HeadDimMultiple(key_type, value_type) [Q4]
+  RowType key_type = RowType::kQ8_0;
+  RowType value_type = RowType::kQ8_0;
+  int32_t window = 0;         // positions kept exactly, 0 for none
+  int32_t max_step_rows = 0;  // rows an Update may have when window > 0; 0: up to 512
 };
+
+// What head_dim has to be a multiple of: 32 when keys or values are in a block format, else 1.
+int32_t HeadDimMultiple(RowType key_type, RowType value_type);
 
 class QuantizedKvCache final : public KvCache {
  public:

@@ -25,22 +25,47 @@ using storage_test::WriteAll;
 
 constexpr KvGeometry kGeometry = {
     .num_layers = 3, .num_kv_heads = 3, .head_dim = 32, .max_length = 10};
-constexpr RowType kTypes[] = {RowType::kF32, RowType::kQ8_0, RowType::kQ4_0};
+constexpr RowType kTypes[] = {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0};
 
 QuantizedKvOptions OptionsOf(RowType keys, RowType values, int32_t window = 0) {
   return {.geometry = kGeometry, .key_type = keys, .value_type = values, .window = window};
 }
 
-TEST(QuantizedKvCacheTest, Q4HeadDimIsAMultipleOf32WhateverTheTypes) {
-  QuantizedKvOptions options = OptionsOf(RowType::kF32, RowType::kF32);
-  for (int32_t head_dim : {32, 64, 96, 128}) {
-    options.geometry.head_dim = head_dim;
-    EXPECT_NO_THROW(QuantizedKvCache{options}) << head_dim;
+TEST(QuantizedKvCacheTest, Q4HeadDimIsAMultipleOf32WhereEitherHalfHasBlocks) {
+  for (RowType keys : kTypes) {
+    for (RowType values : kTypes) {
+      QuantizedKvOptions options = OptionsOf(keys, values);
+      for (int32_t head_dim : {32, 64, 96, 128}) {
+        options.geometry.head_dim = head_dim;
+        EXPECT_NO_THROW(QuantizedKvCache{options}) << head_dim;
+      }
+      options.geometry.num_kv_heads = 32;  // the row would have whole blocks all the same
+      const bool whole_blocks = keys >= RowType::kQ8_0 || values >= RowType::kQ8_0;
+      for (int32_t head_dim : {1, 8, 31, 33, 80, 100}) {
+        options.geometry.head_dim = head_dim;
+        if (whole_blocks) {
+          EXPECT_THROW(QuantizedKvCache{options}, std::invalid_argument) << head_dim;
+        } else {
+          EXPECT_NO_THROW(QuantizedKvCache{options}) << head_dim;
+        }
+      }
+    }
   }
-  options.geometry.num_kv_heads = 32;  // the row would have whole blocks all the same
-  for (int32_t head_dim : {1, 8, 31, 33, 80, 100}) {
-    options.geometry.head_dim = head_dim;
-    EXPECT_THROW(QuantizedKvCache{options}, std::invalid_argument) << head_dim;
+}
+
+// Rows of an odd number of elements, encoded ones of 2 bytes each and exact ones beside them.
+TEST(QuantizedKvCacheTest, Q1RowsOfAnySizeAreKeptAsF16) {
+  QuantizedKvOptions options = OptionsOf(RowType::kF16, RowType::kF16, 2);
+  options.geometry.head_dim = 5;
+  QuantizedKvCache cache(options);
+  WriteAll(&cache, Range(0, 7), 1);
+  for (int32_t layer = 0; layer < kGeometry.num_layers; ++layer) {
+    const KvRows rows = Read(cache, layer);
+    for (bool is_key : {true, false}) {
+      std::vector<float> want = Rows(options.geometry, layer, Range(0, 7), 1, is_key);
+      for (size_t i = 0; i < 5 * 15; ++i) want[i] = F32FromF16(F16FromF32(want[i]));
+      EXPECT_TRUE(SameBits(is_key ? rows.keys : rows.values, want)) << "layer " << layer;
+    }
   }
 }
 
@@ -50,8 +75,7 @@ TEST(QuantizedKvCacheTest, OptionsThatMeanNothingAreRefused) {
     change(&options);
     EXPECT_THROW(QuantizedKvCache{options}, std::invalid_argument);
   };
-  refused([](auto* o) { o->key_type = RowType::kF16; });
-  refused([](auto* o) { o->value_type = RowType::kF16; });
+  refused([](auto* o) { o->key_type = static_cast<RowType>(4); });
   refused([](auto* o) { o->value_type = static_cast<RowType>(9); });
   refused([](auto* o) { o->window = -1; });
   refused([](auto* o) { o->max_step_rows = -1; });

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "caches/codec.h"
 #include "caches/error.h"
 #include "caches/paged_kv_cache.h"
 #include "caches/quantized_kv_cache.h"
@@ -17,8 +16,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kKnownForms =
-    "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, q8_0 "
-    "and q4_0 (paged/16, quantized/q8_0+q4_0/w4)";
+    "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, f16, "
+    "q8_0 and q4_0 (paged/16, quantized/q8_0+q4_0/w4)";
 
 CacheSpec Simple() {
   return {.name = "simple",
@@ -72,7 +71,7 @@ CacheSpec Quantized(const QuantizedKind& kind) {
       .window = kind.window,
       .key_type = kind.keys,
       .value_type = kind.values,
-      .head_dim_multiple = static_cast<int32_t>(kBlockElements)};
+      .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values)};
 }
 
 // A decimal number without sign or leading zero, so that every kind has one name.
@@ -85,7 +84,7 @@ std::optional<int32_t> ParseNumber(std::string_view text) {
 }
 
 std::optional<RowType> ParseRowType(std::string_view text) {
-  for (RowType type : {RowType::kF32, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
     if (RowTypeName(type) == text) return type;
   }
   return std::nullopt;
@@ -124,6 +123,8 @@ std::span<const CacheSpec> AllCaches() {
       Quantized({RowType::kQ4_0, RowType::kQ8_0, 4}),
       Quantized({RowType::kF32, RowType::kQ8_0, 0}),
       Quantized({RowType::kF32, RowType::kQ4_0, 4}),
+      Quantized({RowType::kF16, RowType::kF16, 0}),
+      Quantized({RowType::kF16, RowType::kF16, 4}),
   };
   return kCaches;
 }

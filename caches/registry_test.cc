@@ -49,6 +49,11 @@ TEST(RegistryTest, ReadsParametersThatAreNotListed) {
   EXPECT_EQ(quantized.key_type, RowType::kQ4_0);
   EXPECT_EQ(quantized.value_type, RowType::kF32);
   EXPECT_EQ(quantized.window, 128);
+  EXPECT_EQ(quantized.head_dim_multiple, 32);
+  const CacheSpec half = ParseCacheSpec("quantized/f32+f16/w3");
+  EXPECT_EQ(half.value_type, RowType::kF16);
+  EXPECT_EQ(half.head_dim_multiple, 1);
+  EXPECT_EQ(ParseCacheSpec("quantized/q8_0+f16/w0").head_dim_multiple, 32);
 }
 
 TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
@@ -70,7 +75,7 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
                            "quantized/q8_0+q4_0/w",
                            "quantized/q8_0+q4_0/w-1",
                            "quantized/q8_0+q5_0/w4",
-                           "quantized/f16+q8_0/w0",
+                           "quantized/bf16+q8_0/w0",
                            "quantized/q8_0/w4+q4_0",
                            "cuda"}) {
     try {

@@ -28,8 +28,9 @@ inline constexpr KvGeometry kGeometry = {
 enum class Half { kKeys, kValues };
 
 // A row of kv_stride elements that is the same after any encoding: per 32 elements it holds only
-// +0.0 and -127 * m * 2^k with 1 <= m <= 16, so the scales m * 2^k (Q8_0) and 127 * m * 2^(k-3)
-// (Q4_0) are exact in F16. Rows differ in all that names them; `version` tells rewrites apart.
+// +0.0 and -127 * m * 2^k with 1 <= m <= 16. Those, and the scales m * 2^k (Q8_0) and
+// 127 * m * 2^(k-3) (Q4_0), are exact in F16. Rows differ in all that names them; `version` tells
+// rewrites apart.
 std::vector<float> Row(const KvGeometry& geometry, int32_t layer, int32_t position, int version,
                        Half half);
 
