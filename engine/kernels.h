@@ -78,7 +78,7 @@ struct AttentionQueries {
 };
 
 // Floats of scratch that the attention of queries seeing at most `visible` rows needs.
-int64_t AttentionScratch(int32_t visible);
+int64_t AttentionScratch(const AttentionShape& shape, int32_t visible);
 
 struct KernelTable {
   std::string_view name;  // "scalar"
@@ -101,7 +101,7 @@ struct KernelTable {
                            const float* cos, const float* sin);
 
   // Heads [head_begin, head_end) of each query against the view.
-  // scratch: AttentionScratch(largest visible) floats, 64-byte aligned, one for each thread.
+  // scratch: AttentionScratch(shape, largest visible) floats, 64-byte aligned, one for each thread.
   // REQUIRES: rows in block formats have head_dim % 32 == 0.
   void (*attention)(const AttentionShape& shape, const AttentionQueries& queries,
                     const KvView& view, int32_t head_begin, int32_t head_end, float* scratch);

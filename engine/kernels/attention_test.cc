@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "caches/digest.h"
@@ -158,7 +159,7 @@ std::vector<float> Reference(const Rows& rows, const std::vector<float>& q, int3
 
 std::vector<float> Attend(const KernelTable& kernels, const Rows& rows, const KvView& view,
                           const std::vector<float>& q, int32_t visible) {
-  const auto needed = static_cast<size_t>(AttentionScratch(visible));
+  const auto needed = static_cast<size_t>(AttentionScratch(rows.shape, visible));
   AlignedBuffer<float> scratch(static_cast<int64_t>(needed) + 1);
   scratch.data()[needed] = kCanary;
   std::vector<float> out(q.size() + 1, kCanary);
@@ -237,6 +238,51 @@ TEST_P(AttentionTest, NoCutIntoSegmentsChangesABit) {
                        fmt::format("{}, visible {}, {} segments", RowTypeName(type), visible,
                                    pieces.view.segments.size()));
       }
+    }
+  }
+}
+
+// Several queries share a pass over the rows, threads share the heads: no way of cutting either
+// changes a bit. Visible counts end at, before and after the boundaries of vectors and segments.
+TEST_P(AttentionTest, NoTileOfQueriesAndHeadsChangesABit) {
+  Random random(18);
+  for (const auto& [heads, kv_heads, head_dim] :
+       {std::tuple{9, 3, 64}, {6, 6, 32}, {20, 1, 32}, {4, 2, 24}, {7, 1, 100}}) {
+    const AttentionShape shape = {
+        .num_heads = heads, .num_kv_heads = kv_heads, .head_dim = head_dim};
+    for (RowType type : {RowType::kF32, RowType::kF16}) {
+      const Rows rows = MakeRows(shape, type, type, 330, &random);
+      const Pieces pieces = CutAtRandom(rows, 40, &random);
+      std::vector<int32_t> visible;
+      for (int32_t v = random.Between(1, 20); v <= 330; v += random.Between(1, 9)) {
+        visible.push_back(v);
+      }
+      const auto width = static_cast<size_t>(heads * head_dim);
+      const auto q = RandomValues(visible.size() * width, &random);
+      std::vector<float> expected;
+      for (size_t i = 0; i < visible.size(); ++i) {
+        const std::vector<float> one(&q[i * width], &q[i * width] + width);
+        const auto out = Reference(rows, one, visible[i]);
+        expected.insert(expected.end(), out.begin(), out.end());
+      }
+      std::vector<float> out(q.size() + 1, kCanary);
+      AlignedBuffer<float> scratch(AttentionScratch(shape, visible.back()));
+      for (size_t begin = 0; begin < visible.size();) {
+        const size_t count = std::min(visible.size() - begin, size_t{1} + random.Below(23));
+        const AttentionQueries queries = {.count = static_cast<int32_t>(count),
+                                          .q = &q[begin * width],
+                                          .out = &out[begin * width],
+                                          .visible = &visible[begin]};
+        const int32_t cut = random.Between(0, heads);
+        kernels().attention(shape, queries, pieces.view, cut, heads, scratch.data());
+        kernels().attention(shape, queries, pieces.view, 0, cut, scratch.data());
+        begin += count;
+      }
+      EXPECT_EQ(out.back(), kCanary);
+      out.pop_back();
+      ExpectSameBits(
+          expected, out,
+          fmt::format("{} heads over {} of {}, {}", heads, kv_heads, head_dim, RowTypeName(type)));
     }
   }
 }

@@ -1,4 +1,5 @@
-// How attention kernels lay out their scratch: one row of scores for each query head of a tile.
+// How attention kernels lay out their scratch: one row of scores for each query head of a tile,
+// then the decoded keys of a few positions.
 #ifndef LOCKSTEP_ENGINE_KERNELS_ATTENTION_TILE_H_
 #define LOCKSTEP_ENGINE_KERNELS_ATTENTION_TILE_H_
 
@@ -10,8 +11,12 @@ namespace {
 // Query heads that share one pass over K or V rows, at most.
 inline constexpr int32_t kAttentionRows = 16;
 
-// Floats from one row of scores to the next: whole vectors of 16, so that rows stay aligned.
-inline int64_t ScoreStride(int32_t visible) { return (int64_t{visible} + 15) / 16 * 16; }
+// Positions whose keys are decoded at a time, at most.
+inline constexpr int32_t kKeyRows = 16;
+
+// Floats from one row of scores or keys to the next: whole vectors of 16, so that rows stay
+// aligned.
+inline int64_t ScoreStride(int32_t elements) { return (int64_t{elements} + 15) / 16 * 16; }
 
 }  // namespace
 }  // namespace lockstep::internal

@@ -13,12 +13,11 @@
 #include <cstdint>
 
 #include "engine/kernels/isa_kernels.h"
+#include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
 
 namespace lockstep::internal {
 namespace {
-
-#define LOCKSTEP_UNROLL _Pragma("GCC unroll 16")
 
 // Where a tile reads and writes.
 template <size_t kGroups>

@@ -116,8 +116,10 @@ std::vector<const KernelTable*> FindKernels() {
 
 }  // namespace
 
-int64_t AttentionScratch(int32_t visible) {
-  return int64_t{internal::kAttentionRows} * internal::ScoreStride(visible);
+int64_t AttentionScratch(const AttentionShape& shape, int32_t visible) {
+  using namespace internal;  // the layout
+  return kAttentionRows * ScoreStride(visible) +
+         (kKeyRows + kAttentionRows) * ScoreStride(shape.head_dim);
 }
 
 std::span<const KernelTable* const> AvailableKernels() {

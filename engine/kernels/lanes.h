@@ -1,13 +1,19 @@
 // Sixteen floats at once, in vectors as wide as the instruction set compiled for has them: the 16
-// lanes of tree16, the 16 output rows of a group. Generic vectors of g++ and clang, no intrinsics.
+// lanes of tree16, the 16 output rows of a group. Generic vectors of g++ and clang; an intrinsic
+// only where they have no word for it (halves, fma).
 //
 // Internal linkage and no standard library, for the reasons of bits.h.
 #ifndef LOCKSTEP_ENGINE_KERNELS_LANES_H_
 #define LOCKSTEP_ENGINE_KERNELS_LANES_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/kernels/bits.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 namespace lockstep::internal {
 namespace {
@@ -20,6 +26,24 @@ inline constexpr int kVectorBytes = 32;
 inline constexpr int kVectorBytes = 16;
 #endif
 
+// How much attention keeps in registers: chains of scores, and of values (rows by chunks of 16).
+#if defined(__AVX512BW__)
+inline constexpr size_t kScoreChains = 16;
+inline constexpr int kScoreRows = 2;
+inline constexpr int kValueRows = 6;
+inline constexpr size_t kValueChunks = 4;
+#elif defined(__AVX2__)
+inline constexpr size_t kScoreChains = 4;
+inline constexpr int kScoreRows = 2;
+inline constexpr int kValueRows = 3;
+inline constexpr size_t kValueChunks = 2;
+#else
+inline constexpr size_t kScoreChains = 2;
+inline constexpr int kScoreRows = 1;
+inline constexpr int kValueRows = 2;
+inline constexpr size_t kValueChunks = 1;
+#endif
+
 inline constexpr int kLanes = 16;
 inline constexpr int kWidth = kVectorBytes / 4;  // floats of a vector
 inline constexpr int kParts = kLanes / kWidth;   // vectors of 16 lanes
@@ -29,6 +53,9 @@ using Ints = int32_t __attribute__((vector_size(kVectorBytes)));
 using Bytes = int8_t __attribute__((vector_size(16)));
 using Shorts8 = int16_t __attribute__((vector_size(16)));
 using Floats4 = float __attribute__((vector_size(16)));
+
+// Before a loop over a small constant: every step gets registers of its own.
+#define LOCKSTEP_UNROLL _Pragma("GCC unroll 16")
 
 struct Lanes {
   Floats part[kParts];
@@ -102,6 +129,20 @@ inline void LoadHalves(const uint8_t* from, Ints (&out)[kParts]) {
 }
 
 // WidenF16 of 16 halves.
+#if defined(__F16C__)
+inline Lanes WidenHalves(const uint8_t* from) {
+  Lanes x;
+  for (int p = 0; p < kParts; ++p) {
+    const uint8_t* at = from + p * (kVectorBytes / 2);
+#if defined(__AVX512BW__)
+    x.part[p] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+#else
+    x.part[p] = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+#endif
+  }
+  return x;
+}
+#else
 inline Lanes WidenHalves(const uint8_t* from) {
   Ints halves[kParts];
   LoadHalves(from, halves);
@@ -118,6 +159,7 @@ inline Lanes WidenHalves(const uint8_t* from) {
   }
   return x;
 }
+#endif
 
 // WidenBF16 of 16 halves.
 inline Lanes WidenBrainHalves(const uint8_t* from) {
@@ -194,6 +236,70 @@ inline Floats4 FoldToFour(const Lanes& x) {
 }
 #endif
 
+// tree16's steps down to the width of a vector.
+inline Floats FoldToVector(const Lanes& x) {
+  if constexpr (kParts == 1) return x.part[0];
+  if constexpr (kParts == 2) return x.part[0] + x.part[1];
+  if constexpr (kParts == 4) return (x.part[0] + x.part[2]) + (x.part[1] + x.part[3]);
+}
+
+// The last steps of tree16 for kWidth vectors at once: lane i of the result is the sum of vector i.
+// A step adds the upper half of each run of lanes to the lower, for two vectors in one.
+#if defined(__AVX512BW__)
+inline Floats SumEach(const Floats (&x)[kWidth]) {
+  Floats half[8], quarter[4], eighth[2];
+  for (int i = 0; i < 8; ++i) {  // lanes 0..7 of vector i, then of vector i + 8
+    half[i] = __builtin_shufflevector(x[i], x[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20,
+                                      21, 22, 23) +
+              __builtin_shufflevector(x[i], x[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27,
+                                      28, 29, 30, 31);
+  }
+  for (int i = 0; i < 4; ++i) {  // four lanes each of vectors i, i + 8, i + 4, i + 12
+    quarter[i] = __builtin_shufflevector(half[i], half[i + 4], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18,
+                                         19, 24, 25, 26, 27) +
+                 __builtin_shufflevector(half[i], half[i + 4], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21,
+                                         22, 23, 28, 29, 30, 31);
+  }
+  for (int i = 0; i < 2; ++i) {  // in each run of four: two lanes of one vector, two of i + 2
+    eighth[i] = __builtin_shufflevector(quarter[i], quarter[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8,
+                                        9, 24, 25, 12, 13, 28, 29) +
+                __builtin_shufflevector(quarter[i], quarter[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10,
+                                        11, 26, 27, 14, 15, 30, 31);
+  }
+  const Floats a = eighth[0], b = eighth[1];
+  const Floats sums =
+      __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
+      __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  // Vectors lie in the order 0 1 2 3, 8 9 10 11, 4 5 6 7, 12 13 14 15.
+  return __builtin_shufflevector(sums, sums, 0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+#elif defined(__AVX2__)
+inline Floats SumEach(const Floats (&x)[kWidth]) {
+  Floats half[4], quarter[2];
+  for (int i = 0; i < 4; ++i) {
+    half[i] = __builtin_shufflevector(x[i], x[i + 4], 0, 1, 2, 3, 8, 9, 10, 11) +
+              __builtin_shufflevector(x[i], x[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  for (int i = 0; i < 2; ++i) {
+    quarter[i] = __builtin_shufflevector(half[i], half[i + 2], 0, 1, 8, 9, 4, 5, 12, 13) +
+                 __builtin_shufflevector(half[i], half[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  const Floats a = quarter[0], b = quarter[1];
+  return __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14) +
+         __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+}
+#else
+inline Floats SumEach(const Floats (&x)[kWidth]) {
+  Floats half[2];
+  for (int i = 0; i < 2; ++i) {
+    half[i] = __builtin_shufflevector(x[i], x[i + 2], 0, 1, 4, 5) +
+              __builtin_shufflevector(x[i], x[i + 2], 2, 3, 6, 7);
+  }
+  return __builtin_shufflevector(half[0], half[1], 0, 4, 2, 6) +
+         __builtin_shufflevector(half[0], half[1], 1, 5, 3, 7);
+}
+#endif
+
 // The last steps of tree16: 16 lanes to one sum.
 inline float SumLanes(const Lanes& x) {
   const Floats4 four = FoldToFour(x);
@@ -202,13 +308,19 @@ inline float SumLanes(const Lanes& x) {
 
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 
-// a * b + c in each lane, rounded once. Both compilers make one instruction a vector of it.
+// a * b + c in each lane, rounded once.
 inline Lanes FmaLanes(const Lanes& a, const Lanes& b, const Lanes& c) {
   Lanes x;
   for (int p = 0; p < kParts; ++p) {
+#if defined(__AVX512BW__)
+    x.part[p] = _mm512_fmadd_ps(a.part[p], b.part[p], c.part[p]);
+#elif defined(__AVX2__)
+    x.part[p] = _mm256_fmadd_ps(a.part[p], b.part[p], c.part[p]);
+#else
     for (int j = 0; j < kWidth; ++j) {
       x.part[p][j] = __builtin_fmaf(a.part[p][j], b.part[p][j], c.part[p][j]);
     }
+#endif
   }
   return x;
 }

@@ -156,7 +156,7 @@ inline void Multiply(const KernelTable& kernels, const PackedMatrix& w, const Ac
 // kernels.attention for one query and all heads.
 inline void Attend(const KernelTable& kernels, const AttentionShape& shape, const float* q,
                    const KvView& view, int32_t visible, float* out) {
-  AlignedBuffer<float> scratch(AttentionScratch(visible));
+  AlignedBuffer<float> scratch(AttentionScratch(shape, visible));
   const AttentionQueries queries = {.count = 1, .q = q, .out = out, .visible = &visible};
   kernels.attention(shape, queries, view, 0, shape.num_heads, scratch.data());
 }

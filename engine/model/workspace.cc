@@ -28,7 +28,8 @@ void Workspace::ReserveTokens(int32_t tokens) {
 
 void Workspace::ReservePositions(int32_t positions) {
   if (positions <= positions_) return;
-  scratch = AlignedBuffer<float>(AttentionScratch(positions));
+  scratch = AlignedBuffer<float>(
+      AttentionScratch({config_.num_heads, config_.num_kv_heads, config_.head_dim}, positions));
   rope_.emplace(config_.rope_dim, config_.rope_theta, positions);
   positions_ = positions;
 }
