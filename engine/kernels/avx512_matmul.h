@@ -43,7 +43,9 @@ inline __m512i DotLine(__m512i sum, __m512i weights, __m512i quants) {
                                          _mm512_srai_epi16(_mm512_slli_epi16(quants, 8), 8));
   const __m512i odd =
       _mm512_madd_epi16(_mm512_srli_epi16(weights, 8), _mm512_srai_epi16(quants, 8));
-  return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+  __m512i next = _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+  asm("" : "+v"(next));  // else g++ puts the additions off and the products on the stack
+  return next;
 #endif
 }
 

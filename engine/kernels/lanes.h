@@ -26,18 +26,22 @@ inline constexpr int kVectorBytes = 32;
 inline constexpr int kVectorBytes = 16;
 #endif
 
-// How much attention keeps in registers: chains of scores, and of values (rows by chunks of 16).
+// What is kept in registers: chains of tokens in matmul; in attention chains of scores, and of
+// values (rows by chunks of 16).
 #if defined(__AVX512BW__)
+inline constexpr size_t kTileTokens = 12;
 inline constexpr size_t kScoreChains = 16;
 inline constexpr int kScoreRows = 2;
 inline constexpr int kValueRows = 6;
 inline constexpr size_t kValueChunks = 4;
 #elif defined(__AVX2__)
+inline constexpr size_t kTileTokens = 6;
 inline constexpr size_t kScoreChains = 4;
 inline constexpr int kScoreRows = 2;
 inline constexpr int kValueRows = 3;
 inline constexpr size_t kValueChunks = 2;
 #else
+inline constexpr size_t kTileTokens = 4;
 inline constexpr size_t kScoreChains = 2;
 inline constexpr int kScoreRows = 1;
 inline constexpr int kValueRows = 2;

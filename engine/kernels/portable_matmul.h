@@ -34,7 +34,7 @@ struct Chains {
   }
 
   void CloseSegment() {
-    for (size_t t = 0; t < T; ++t) {
+    LOCKSTEP_UNROLL for (size_t t = 0; t < T; ++t) {
       sum[t] = sum[t] + chain[t];
       chain[t] = SplatLanes(0.0f);
     }
@@ -51,7 +51,7 @@ inline Chains<T> FloatGroup(const uint8_t* group, int32_t cols, const float* val
     const int32_t end = cols - begin < kSegment ? cols : begin + kSegment;
     for (int32_t k = begin; k < end; ++k) {
       const Lanes w = LoadWeights<kType>(group + int64_t{k} * kLineBytes);
-      for (size_t t = 0; t < T; ++t) {
+      LOCKSTEP_UNROLL for (size_t t = 0; t < T; ++t) {
         chains.chain[t] = FmaLanes(w, SplatLanes(rows[t][k]), chains.chain[t]);
       }
     }
@@ -188,8 +188,8 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
 
 // Group g of the outputs of T tokens from token `first` on.
 template <GgmlType kType, size_t T>
-inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int64_t first,
-                       float* const* y) {
+[[gnu::noinline]] void MatmulTile(const PackedView& w, const Activations& x, int32_t g,
+                                  int64_t first, float* const* y) {
   const uint8_t* group = GroupOf(w, g);
   Chains<T> chains;
   if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
@@ -210,24 +210,28 @@ inline void MatmulTile(const PackedView& w, const Activations& x, int32_t g, int
   }
 }
 
+// Tokens [first, first + count) of group g. REQUIRES: 0 < count <= T.
+template <GgmlType kType, size_t T>
+inline void MatmulTileOf(const PackedView& w, const Activations& x, int32_t g, int64_t first,
+                         int64_t count, float* const* y) {
+  if constexpr (T > 1) {
+    if (count < static_cast<int64_t>(T)) {
+      return MatmulTileOf<kType, T - 1>(w, x, g, first, count, y);
+    }
+  }
+  MatmulTile<kType, T>(w, x, g, first, y);
+}
+
 template <GgmlType kType>
 inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_begin,
                      int32_t group_end, float* const* y) {
+  constexpr auto kTokens = static_cast<int64_t>(kTileTokens);
   for (int32_t g = group_begin; g < group_end; ++g) {
     int64_t t = 0;
-    for (; t + 4 <= x.tokens; t += 4) MatmulTile<kType, 4>(w, x, g, t, y);
-    switch (x.tokens - t) {
-      case 3:
-        MatmulTile<kType, 3>(w, x, g, t, y);
-        break;
-      case 2:
-        MatmulTile<kType, 2>(w, x, g, t, y);
-        break;
-      case 1:
-        MatmulTile<kType, 1>(w, x, g, t, y);
-        break;
-      default:
-        break;
+    for (int64_t tiles = (x.tokens + kTokens - 1) / kTokens; tiles > 0; --tiles) {
+      const int64_t count = (x.tokens - t + tiles - 1) / tiles;
+      MatmulTileOf<kType, kTileTokens>(w, x, g, t, count, y);
+      t += count;
     }
   }
 }
