@@ -38,6 +38,15 @@ struct TransformerOptions {
   const KernelTable* kernels = nullptr;  // nullptr: SelectKernels()
   const ProjectionHook* hook = nullptr;  // not owned
   int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
+  int32_t threads = 1;                   // the caller's is one of them; changes no bit
+};
+
+// One sequence of a batch: what a step appends to its cache.
+struct BatchSequence {
+  std::span<const int32_t> tokens;     // [n], n >= 1
+  std::span<const int32_t> positions;  // [n], strictly increasing
+  KvCache* cache = nullptr;            // not owned; no other sequence of the batch has it
+  TraceSink* trace = nullptr;          // sees this sequence alone
 };
 
 // Thrown inside a step when the cache does not hold what its contract promises and going on would
@@ -54,6 +63,8 @@ class BrokenCache : public std::logic_error {
 // One forward workspace over a shared model. Not for several threads at once; make one for each.
 class Transformer {
  public:
+  // Throws std::invalid_argument unless max_step_tokens and threads are at least 1, and what
+  // ThreadTeam throws.
   explicit Transformer(std::shared_ptr<const Model> model, TransformerOptions options = {});
   ~Transformer();
   Transformer(const Transformer&) = delete;
@@ -71,10 +82,23 @@ class Transformer {
   // When anything throws after that, no row of the step is visible [F1]: every layer's length is
   // the smaller of its old length and positions[0]. Longer inputs than max_step_tokens or
   // cache.max_step_rows() run as several internal steps, each traced by itself; the call fails as
-  // a whole.
+  // a whole. It is ForwardBatch of one.
   std::span<const float> Forward(std::span<const int32_t> tokens,
                                  std::span<const int32_t> positions, KvCache& cache,
                                  TraceSink* trace = nullptr);
+
+  // One step of several sequences: of any lengths, prefill beside decode, caches of any kinds,
+  // caches that share a BlockPool included. Returns the logits of each sequence's last token
+  // ([sequences, vocab_size], in the batch's order, valid until the next call). Each weight is read
+  // once for all rows of an internal step; max_step_tokens counts the rows of all sequences.
+  //
+  // Every bit that a sequence leaves, logits, rows and trace, is what Forward would have left with
+  // this sequence alone, whatever the others are and in whatever order they stand [F3].
+  //
+  // All sequences are checked as Forward says before the first write [F2]; std::invalid_argument
+  // also for an empty batch, a sequence without a cache, and two with the same one. When anything
+  // throws after that, no row of the step is visible in any cache of the batch [F1].
+  std::span<const float> ForwardBatch(std::span<const BatchSequence> batch);
 
   // The same without a cache: positions 0..n-1, K and V live in scratch and are forgotten.
   std::span<const float> ForwardUncached(std::span<const int32_t> tokens,
@@ -82,6 +106,7 @@ class Transformer {
 
   const Model& model() const;
   const KernelTable& kernels() const;
+  int32_t threads() const;
 
  private:
   class Impl;

@@ -13,15 +13,17 @@ float* RowOf(std::span<float> rows, int64_t index, int64_t width) {
 
 }  // namespace
 
-void StepRunner::Run(const StepInput& input) {
-  in_ = input;
-  n_ = static_cast<int32_t>(input.tokens.size());
-  Embed();
-  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    AttentionBlock(layer);
-    FfnBlock(layer);
+void StepRunner::Run(std::span<const StepPiece> pieces) {
+  for (const StepPiece& piece : pieces) {
+    in_ = piece;
+    n_ = static_cast<int32_t>(piece.tokens.size());
+    Embed();
+    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+      AttentionBlock(layer);
+      FfnBlock(layer);
+    }
+    if (in_.last) Logits();
   }
-  if (in_.wants_logits) Logits();
 }
 
 void StepRunner::Embed() {
@@ -82,8 +84,10 @@ void StepRunner::Logits() {
                     config_.dim, config_.rms_eps, final.data());
   in_.positions = in_.positions.last(1);
   Trace(config_.num_layers, Stage::kFinalNorm, final, config_.dim);
-  Matmul(output, Prepare(final, 1, config_.dim, output.quantized()), ws_.logits.span());
-  Trace(config_.num_layers, Stage::kLogits, ws_.logits.span(), config_.vocab_size);
+  const auto width = static_cast<size_t>(config_.vocab_size);
+  const auto logits = ws_.logits.span().subspan(static_cast<size_t>(in_.sequence) * width, width);
+  Matmul(output, Prepare(final, 1, config_.dim, output.quantized()), logits);
+  Trace(config_.num_layers, Stage::kLogits, logits, config_.vocab_size);
 }
 
 StepRunner::KvRowsInPlace StepRunner::ReserveRows(int32_t layer) {
@@ -245,10 +249,10 @@ Activations StepRunner::Prepare(std::span<const float> rows, int32_t n, int32_t 
   return x;
 }
 
-void StepRunner::Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out) const {
-  std::vector<float*> rows;
-  for (int32_t t = 0; t < x.tokens; ++t) rows.push_back(RowOf(out, t, w.rows()));
-  kernels_.matmul(w, x, 0, w.groups(), rows.data());
+void StepRunner::Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out) {
+  rows_.clear();
+  for (int32_t t = 0; t < x.tokens; ++t) rows_.push_back(RowOf(out, t, w.rows()));
+  kernels_.matmul(w, x, 0, w.groups(), rows_.data());
 }
 
 void StepRunner::NormRows(std::span<const float> rows, const std::vector<float>& weight,

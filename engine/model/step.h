@@ -7,18 +7,11 @@
 #include <vector>
 
 #include "caches/kv_cache.h"
+#include "engine/model/batch.h"
 #include "engine/model/workspace.h"
 #include "engine/transformer.h"
 
 namespace lockstep {
-
-struct StepInput {
-  std::span<const int32_t> tokens;     // [n]
-  std::span<const int32_t> positions;  // [n], strictly increasing
-  KvCache* cache = nullptr;            // nullptr: positions are 0..n-1, K and V stay in scratch
-  TraceSink* trace = nullptr;
-  bool wants_logits = false;
-};
 
 class StepRunner {
  public:
@@ -27,7 +20,7 @@ class StepRunner {
       : model_(model), config_(model.config()), kernels_(kernels), hook_(hook), ws_(*workspace) {}
 
   // REQUIRES: room in the workspace, valid input. Logits land in the workspace.
-  void Run(const StepInput& input);
+  void Run(std::span<const StepPiece> pieces);
 
  private:
   // Where a layer's new K and V rows are computed: a slot of the cache, or scratch.
@@ -56,7 +49,7 @@ class StepRunner {
 
   // rows [n, cols]; the Q8 form is made only when a consumer is quantized.
   Activations Prepare(std::span<const float> rows, int32_t n, int32_t cols, bool quantize);
-  void Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out) const;
+  void Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out);
   void NormRows(std::span<const float> rows, const std::vector<float>& weight,
                 std::span<float> out) const;
   void AddToResidual(std::span<const float> rows);
@@ -78,9 +71,10 @@ class StepRunner {
   const ProjectionHook* hook_;
   Workspace& ws_;
 
-  StepInput in_;
-  int32_t n_ = 0;  // tokens of the step in progress
-  KvView view_;    // reused, so that reading does not allocate once it has grown
+  StepPiece in_;
+  int32_t n_ = 0;             // tokens of the step in progress
+  std::vector<float*> rows_;  // of a matmul's output
+  KvView view_;               // reused, so that reading does not allocate once it has grown
 };
 
 }  // namespace lockstep

@@ -9,8 +9,10 @@
 
 #include "caches/check.h"
 #include "engine/math.h"
+#include "engine/model/batch.h"
 #include "engine/model/step.h"
 #include "engine/model/workspace.h"
+#include "engine/thread_team.h"
 
 namespace lockstep {
 namespace {
@@ -18,62 +20,6 @@ namespace {
 // Tables and scores for this many positions are made at once: below it nothing ever grows again,
 // above it they double, so that a context of a million positions is not paid for by a short run.
 constexpr int32_t kFirstPositions = 8192;
-
-void CheckTokens(const ModelConfig& config, std::span<const int32_t> tokens) {
-  if (tokens.empty()) throw std::invalid_argument("forward: no tokens");
-  for (int32_t token : tokens) {
-    if (token < 0 || token >= config.vocab_size) {
-      throw std::out_of_range(
-          fmt::format("forward: token {} is outside [0, {})", token, config.vocab_size));
-    }
-  }
-}
-
-void CheckCache(const ModelConfig& config, const KvCache& cache) {
-  const KvGeometry& g = cache.geometry();
-  const KvGeometry wanted = config.geometry(g.max_length);
-  if (g != wanted) {
-    throw std::invalid_argument(fmt::format(
-        "forward: the cache has {} layers of {} heads of {}, the model has {} of {} of {}",
-        g.num_layers, g.num_kv_heads, g.head_dim, wanted.num_layers, wanted.num_kv_heads,
-        wanted.head_dim));
-  }
-  if (cache.max_step_rows() < 1) throw std::invalid_argument("forward: the cache takes no rows");
-}
-
-void CheckPositions(const ModelConfig& config, const KvCache& cache,
-                    std::span<const int32_t> positions) {
-  for (size_t i = 1; i < positions.size(); ++i) {
-    if (positions[i] <= positions[i - 1]) {
-      throw std::invalid_argument(fmt::format("forward: positions {} and {} do not increase",
-                                              positions[i - 1], positions[i]));
-    }
-  }
-  const int32_t limit = std::min(config.context_length, cache.max_length());
-  for (int32_t position : {positions.front(), positions.back()}) {
-    if (position < 0 || position >= limit) {
-      throw std::out_of_range(
-          fmt::format("forward: position {} is outside [0, {}), the smaller of the model's context "
-                      "{} and the cache's length {}",
-                      position, limit, config.context_length, cache.max_length()));
-    }
-  }
-}
-
-// The length that undoes the step: layers at least that long shrink to it [F1]. A layer that is
-// shorter would be longer after the undo than it was, so such a step must not start.
-int32_t UndoLength(const ModelConfig& config, const KvCache& cache, int32_t first_position) {
-  const int32_t undo = std::min(cache.current_length(), first_position);
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    if (cache.length(layer) < undo) {
-      throw std::invalid_argument(
-          fmt::format("forward: layer {} holds {} rows where others hold {}: a step from position "
-                      "{} could not be undone; roll back first",
-                      layer, cache.length(layer), cache.current_length(), first_position));
-    }
-  }
-  return undo;
-}
 
 }  // namespace
 
@@ -87,6 +33,7 @@ class Transformer::Impl {
       : model_(std::move(model)),
         kernels_(options.kernels != nullptr ? *options.kernels : SelectKernels()),
         max_step_tokens_(options.max_step_tokens),
+        team_(options.threads),
         workspace_(model_->config()),
         runner_(*model_, kernels_, options.hook, &workspace_) {
     if (max_step_tokens_ < 1) {
@@ -95,33 +42,25 @@ class Transformer::Impl {
     CheckFloatingPointEnvironment();
   }
 
-  std::span<const float> Forward(std::span<const int32_t> tokens,
-                                 std::span<const int32_t> positions, KvCache& cache,
-                                 TraceSink* trace) {
-    const ModelConfig& config = model_->config();
-    if (tokens.size() != positions.size()) {
-      throw std::invalid_argument(
-          fmt::format("forward: {} tokens at {} positions", tokens.size(), positions.size()));
+  std::span<const float> ForwardBatch(std::span<const BatchSequence> batch) {
+    CheckBatch(model_->config(), batch);
+    plan_.Start(batch, max_step_tokens_);
+    int32_t limit = 0;  // the longest sequence that these caches can grow to
+    for (const BatchSequence& sequence : batch) {
+      limit =
+          std::max(limit, std::min(model_->config().context_length, sequence.cache->max_length()));
     }
-    CheckTokens(config, tokens);
-    CheckCache(config, cache);
-    CheckPositions(config, cache, positions);
-    const int32_t undo_length = UndoLength(config, cache, positions.front());
-    const auto step = static_cast<size_t>(std::min(max_step_tokens_, cache.max_step_rows()));
-    workspace_.ReserveTokens(static_cast<int32_t>(std::min(step, tokens.size())));
-    ReservePositions(positions.back() + 1, std::min(config.context_length, cache.max_length()));
+    const auto sequences = static_cast<int32_t>(batch.size());
+    Reserve(plan_.max_rows(), sequences, plan_.last_position() + 1, limit);
     try {
-      for (size_t begin = 0; begin < tokens.size(); begin += step) {
-        const size_t count = std::min(step, tokens.size() - begin);
-        runner_.Run({tokens.subspan(begin, count), positions.subspan(begin, count), &cache, trace,
-                     begin + count == tokens.size()});
+      for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
+        runner_.Run(pieces);
       }
     } catch (...) {
-      // Also without a visible row: this cancels a reservation that was not committed.
-      cache.Rollback(std::min(undo_length, cache.current_length()));
+      plan_.RollBack();
       throw;
     }
-    return workspace_.logits.span();
+    return Logits(sequences);
   }
 
   std::span<const float> ForwardUncached(std::span<const int32_t> tokens, TraceSink* trace) {
@@ -135,27 +74,37 @@ class Transformer::Impl {
     positions_.resize(tokens.size());
     std::iota(positions_.begin(), positions_.end(), 0);
     // One step whatever its length: only the rows of the step in progress are kept.
-    workspace_.ReserveTokens(count);
-    ReservePositions(count, config.context_length);
-    runner_.Run({tokens, positions_, nullptr, trace, true});
-    return workspace_.logits.span();
+    Reserve(count, 1, count, config.context_length);
+    const StepPiece piece = {tokens, positions_, nullptr, trace, 0, true};
+    runner_.Run({&piece, 1});
+    return Logits(1);
   }
 
   const Model& model() const { return *model_; }
   const KernelTable& kernels() const { return kernels_; }
+  int32_t threads() const { return team_.size(); }
 
  private:
-  void ReservePositions(int32_t needed, int32_t limit) {
-    int64_t positions = kFirstPositions;
-    while (positions < needed) positions *= 2;
-    workspace_.ReservePositions(static_cast<int32_t>(std::min<int64_t>(positions, limit)));
+  void Reserve(int32_t rows, int32_t sequences, int32_t positions, int32_t position_limit) {
+    workspace_.ReserveTokens(rows);
+    workspace_.ReserveSequences(sequences);
+    int64_t room = kFirstPositions;
+    while (room < positions) room *= 2;
+    workspace_.ReservePositions(static_cast<int32_t>(std::min<int64_t>(room, position_limit)));
+  }
+
+  std::span<const float> Logits(int32_t sequences) const {
+    return workspace_.logits.span().first(static_cast<size_t>(sequences) *
+                                          static_cast<size_t>(model_->config().vocab_size));
   }
 
   std::shared_ptr<const Model> model_;
   const KernelTable& kernels_;
   int32_t max_step_tokens_;
+  ThreadTeam team_;
   Workspace workspace_;
   StepRunner runner_;
+  BatchPlan plan_;
   std::vector<int32_t> positions_;  // of ForwardUncached
 };
 
@@ -168,7 +117,12 @@ Transformer::~Transformer() = default;
 std::span<const float> Transformer::Forward(std::span<const int32_t> tokens,
                                             std::span<const int32_t> positions, KvCache& cache,
                                             TraceSink* trace) {
-  return impl_->Forward(tokens, positions, cache, trace);
+  const BatchSequence sequence = {tokens, positions, &cache, trace};
+  return impl_->ForwardBatch({&sequence, 1});
+}
+
+std::span<const float> Transformer::ForwardBatch(std::span<const BatchSequence> batch) {
+  return impl_->ForwardBatch(batch);
 }
 
 std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tokens,
@@ -178,5 +132,6 @@ std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tok
 
 const Model& Transformer::model() const { return impl_->model(); }
 const KernelTable& Transformer::kernels() const { return impl_->kernels(); }
+int32_t Transformer::threads() const { return impl_->threads(); }
 
 }  // namespace lockstep

@@ -18,6 +18,12 @@ class Workspace {
 
   // Room for steps of `tokens` tokens. What the buffers held is lost when they grow.
   void ReserveTokens(int32_t tokens);
+  // Room for the logits of `sequences` sequences.
+  void ReserveSequences(int32_t sequences) {
+    if (sequences <= sequences_) return;
+    logits = AlignedBuffer<float>(int64_t{sequences} * config_.vocab_size);
+    sequences_ = sequences;
+  }
   // Room for positions below `positions`: attention scores and RoPE angles.
   void ReservePositions(int32_t positions);
 
@@ -39,12 +45,13 @@ class Workspace {
 
   AlignedBuffer<float> scratch;  // of attention
   AlignedBuffer<float> final;    // [dim], the last token's normed residual
-  AlignedBuffer<float> logits;   // [vocab_size]
+  AlignedBuffer<float> logits;   // [sequences, vocab_size]
 
  private:
   const ModelConfig& config_;
   int32_t tokens_ = 0;
   int32_t positions_ = 0;
+  int32_t sequences_ = 1;
   std::optional<RopeTable> rope_;
 };
 

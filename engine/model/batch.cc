@@ -1,0 +1,159 @@
+#include "engine/model/batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+// Which sequence is checked, as an error names it. Text only then: a decode step allocates nothing.
+struct Place {
+  size_t index = 0;
+  size_t sequences = 1;
+
+  std::string Text() const {
+    return sequences == 1 ? "forward" : fmt::format("forward: sequence {}", index);
+  }
+};
+
+void CheckTokensAt(const ModelConfig& config, std::span<const int32_t> tokens, const Place& where) {
+  if (tokens.empty()) throw std::invalid_argument(fmt::format("{}: no tokens", where.Text()));
+  for (int32_t token : tokens) {
+    if (token < 0 || token >= config.vocab_size) {
+      throw std::out_of_range(
+          fmt::format("{}: token {} is outside [0, {})", where.Text(), token, config.vocab_size));
+    }
+  }
+}
+
+void CheckCache(const ModelConfig& config, const KvCache& cache, const Place& where) {
+  const KvGeometry& g = cache.geometry();
+  const KvGeometry wanted = config.geometry(g.max_length);
+  if (g != wanted) {
+    throw std::invalid_argument(
+        fmt::format("{}: the cache has {} layers of {} heads of {}, the model has {} of {} of {}",
+                    where.Text(), g.num_layers, g.num_kv_heads, g.head_dim, wanted.num_layers,
+                    wanted.num_kv_heads, wanted.head_dim));
+  }
+  if (cache.max_step_rows() < 1) {
+    throw std::invalid_argument(fmt::format("{}: the cache takes no rows", where.Text()));
+  }
+}
+
+void CheckPositions(const ModelConfig& config, const KvCache& cache,
+                    std::span<const int32_t> positions, const Place& where) {
+  for (size_t i = 1; i < positions.size(); ++i) {
+    if (positions[i] <= positions[i - 1]) {
+      throw std::invalid_argument(fmt::format("{}: positions {} and {} do not increase",
+                                              where.Text(), positions[i - 1], positions[i]));
+    }
+  }
+  const int32_t limit = std::min(config.context_length, cache.max_length());
+  for (int32_t position : {positions.front(), positions.back()}) {
+    if (position < 0 || position >= limit) {
+      throw std::out_of_range(
+          fmt::format("{}: position {} is outside [0, {}), the smaller of the model's context {} "
+                      "and the cache's length {}",
+                      where.Text(), position, limit, config.context_length, cache.max_length()));
+    }
+  }
+}
+
+int32_t UndoLength(const KvCache& cache, int32_t first_position) {
+  return std::min(cache.current_length(), first_position);
+}
+
+// A layer that is shorter than the length that undoes the step would be longer after the undo than
+// it was, so such a step must not start.
+void CheckUndo(const ModelConfig& config, const KvCache& cache, int32_t first_position,
+               const Place& where) {
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    if (cache.length(layer) < UndoLength(cache, first_position)) {
+      throw std::invalid_argument(fmt::format(
+          "{}: layer {} holds {} rows where others hold {}: a step from position {} "
+          "could not be undone; roll back first",
+          where.Text(), layer, cache.length(layer), cache.current_length(), first_position));
+    }
+  }
+}
+
+}  // namespace
+
+void CheckTokens(const ModelConfig& config, std::span<const int32_t> tokens) {
+  CheckTokensAt(config, tokens, {});
+}
+
+void CheckBatch(const ModelConfig& config, std::span<const BatchSequence> batch) {
+  if (batch.empty()) throw std::invalid_argument("forward: no sequences");
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const BatchSequence& sequence = batch[i];
+    const Place where = {i, batch.size()};
+    if (sequence.cache == nullptr) throw std::invalid_argument(where.Text() + ": no cache");
+    for (size_t other = 0; other < i; ++other) {
+      if (batch[other].cache == sequence.cache) {
+        throw std::invalid_argument(
+            fmt::format("{}: it has the same cache as sequence {}", where.Text(), other));
+      }
+    }
+    if (sequence.tokens.size() != sequence.positions.size()) {
+      throw std::invalid_argument(fmt::format("{}: {} tokens at {} positions", where.Text(),
+                                              sequence.tokens.size(), sequence.positions.size()));
+    }
+    CheckTokensAt(config, sequence.tokens, where);
+    CheckCache(config, *sequence.cache, where);
+    CheckPositions(config, *sequence.cache, sequence.positions, where);
+    CheckUndo(config, *sequence.cache, sequence.positions.front(), where);
+  }
+}
+
+void BatchPlan::Start(std::span<const BatchSequence> batch, int32_t max_step_tokens) {
+  batch_ = batch;
+  max_step_tokens_ = max_step_tokens;
+  last_position_ = 0;
+  progress_.clear();
+  int64_t rows = 0;
+  for (const BatchSequence& sequence : batch) {
+    progress_.push_back({0, UndoLength(*sequence.cache, sequence.positions.front())});
+    rows += std::min(static_cast<int64_t>(sequence.tokens.size()),
+                     int64_t{sequence.cache->max_step_rows()});
+    last_position_ = std::max(last_position_, sequence.positions.back());
+  }
+  max_rows_ = static_cast<int32_t>(std::min(rows, int64_t{max_step_tokens}));
+}
+
+std::span<const StepPiece> BatchPlan::Next() {
+  pieces_.clear();
+  auto room = static_cast<size_t>(max_step_tokens_);
+  for (size_t i = 0; i < batch_.size() && room > 0; ++i) {
+    const BatchSequence& sequence = batch_[i];
+    const size_t done = progress_[i].done;
+    const size_t count = std::min({room, sequence.tokens.size() - done,
+                                   static_cast<size_t>(sequence.cache->max_step_rows())});
+    if (count == 0) continue;
+    room -= count;
+    progress_[i].done += count;
+    pieces_.push_back({sequence.tokens.subspan(done, count),
+                       sequence.positions.subspan(done, count), sequence.cache, sequence.trace,
+                       static_cast<int32_t>(i), done + count == sequence.tokens.size()});
+  }
+  return pieces_;
+}
+
+void BatchPlan::RollBack() {
+  std::exception_ptr broken;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    KvCache& cache = *batch_[i].cache;
+    try {
+      cache.Rollback(std::min(progress_[i].undo, cache.current_length()));
+    } catch (...) {
+      if (broken == nullptr) broken = std::current_exception();
+    }
+  }
+  if (broken != nullptr) std::rethrow_exception(broken);
+}
+
+}  // namespace lockstep
