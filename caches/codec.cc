@@ -14,6 +14,12 @@ constexpr float kF16Max = 65504.0f;
 constexpr float kF16Overflow = 65520.0f;           // from here on binary16 rounds to infinity
 constexpr float kF16Underflow = 1.0f / (1 << 25);  // up to here binary16 rounds to zero
 
+// By masks: compilers make a branch of `condition ? a : b`, and no vector code of the branch.
+uint32_t Select(bool condition, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (a & mask) | (b & ~mask);
+}
+
 void StoreU16(std::byte* at, uint16_t value) { std::memcpy(at, &value, sizeof(value)); }
 
 uint16_t LoadU16(const std::byte* at) {
@@ -22,79 +28,91 @@ uint16_t LoadU16(const std::byte* at) {
   return value;
 }
 
-// What becomes of a block, see the header.
-enum class BlockKind { kOrdinary, kZero, kNan };
+// The loops below compute every case and select, so that they become vector code.
 
-struct BlockScale {
-  BlockKind kind;
-  float d;  // meaningful for kOrdinary alone: finite, not zero as F16
-};
-
-BlockScale ScaleOf(float d) {
-  if (std::fabs(d) <= kF16Underflow) return {BlockKind::kZero, 0.0f};
-  if (std::fabs(d) >= kF16Overflow) d = std::copysign(kF16Max, d);
-  return {BlockKind::kOrdinary, d};
-}
-
-// The element of largest magnitude, the first among equals. kNan when one is not finite.
-BlockScale LargestOf(const float* x) {
-  float max = 0.0f;
+// Bits of the largest magnitude: ordered as the values are, infinity and NaN last.
+uint32_t LargestMagnitude(const float* x) {
+  uint32_t top = 0;
   for (int64_t i = 0; i < kBlockElements; ++i) {
-    if (!std::isfinite(x[i])) return {BlockKind::kNan, 0.0f};
-    if (std::fabs(max) < std::fabs(x[i])) max = x[i];
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
+    top = magnitude > top ? magnitude : top;
   }
-  return {BlockKind::kOrdinary, max};
+  return top;
 }
 
-// Clamps before the conversion, so that no float outside int is ever converted.
-int8_t Q8_0Code(float scaled) {
-  if (scaled >= 127.0f) return 127;
-  if (scaled <= -127.0f) return -127;
-  const auto truncated = static_cast<int32_t>(scaled);
-  const float rest = scaled - static_cast<float>(truncated);  // exact
-  if (rest >= 0.5f) return static_cast<int8_t>(truncated + 1);
-  if (rest <= -0.5f) return static_cast<int8_t>(truncated - 1);
-  return static_cast<int8_t>(truncated);
+constexpr uint32_t kInfinity = 0x7f800000u;  // from here on a magnitude is not finite
+
+// The first element of that magnitude.
+float FirstOf(const float* x, uint32_t magnitude) {
+  int32_t first = kBlockElements - 1;
+  for (int32_t i = 0; i < kBlockElements; ++i) {
+    const bool found = (std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu) == magnitude;
+    const int32_t at = found ? i : kBlockElements - 1;
+    first = at < first ? at : first;
+  }
+  return x[first];
 }
 
-unsigned Q4_0Code(float scaled) {
+// The scale as codes are made from it, 0 for the zero block.
+float UsableScale(float d) {
+  if (std::fabs(d) <= kF16Underflow) return 0.0f;
+  return std::fabs(d) >= kF16Overflow ? std::copysign(kF16Max, d) : d;
+}
+
+// To the nearest integer, ties away from zero. REQUIRES: |x| below 2^31.
+int32_t RoundAway(float x) {
+  const auto truncated = static_cast<int32_t>(x);
+  const float rest = x - static_cast<float>(truncated);  // exact
+  const auto bits = std::bit_cast<int32_t>(rest);
+  const int32_t sign = bits >> 31;                                     // -1 or 0
+  const int32_t up = ~(((bits & 0x7fffffff) - 0x3f000000) >> 31) & 1;  // 1: |rest| >= 0.5
+  return truncated + ((up ^ sign) - sign);
+}
+
+int32_t Q4_0Code(float scaled) {
   const float shifted = scaled + 8.5f;
-  if (shifted >= 15.0f) return 15;
-  if (shifted <= 0.0f) return 0;
-  return static_cast<unsigned>(shifted);
+  const float low = shifted > 0.0f ? shifted : 0.0f;
+  return static_cast<int32_t>(low < 15.0f ? low : 15.0f);
+}
+
+// Writes the scale and says whether codes follow; a zero or NaN block is written whole.
+bool StoreScale(uint32_t magnitude, float d, int zero_codes, int64_t code_bytes, std::byte* block) {
+  const bool finite = magnitude < kInfinity;
+  if (finite && d != 0.0f) {
+    StoreU16(block, F16FromF32(d));
+    return true;
+  }
+  StoreU16(block, finite ? 0 : kF16Nan);
+  std::memset(block + 2, zero_codes, static_cast<size_t>(code_bytes));
+  return false;
 }
 
 void EncodeQ8_0Block(const float* x, std::byte* block) {
-  BlockScale scale = LargestOf(x);
-  if (scale.kind == BlockKind::kOrdinary) scale = ScaleOf(std::fabs(scale.d) / 127.0f);
-  if (scale.kind != BlockKind::kOrdinary) {
-    StoreU16(block, scale.kind == BlockKind::kNan ? kF16Nan : 0);
-    std::memset(block + 2, 0, kBlockElements);
-    return;
-  }
-  StoreU16(block, F16FromF32(scale.d));
-  const float id = 1.0f / scale.d;
+  const uint32_t top = LargestMagnitude(x);
+  const float d = UsableScale(std::bit_cast<float>(top) / 127.0f);
+  if (!StoreScale(top, d, 0, kBlockElements, block)) return;
+  const float id = 1.0f / d;
+  float scaled[kBlockElements];  // clamped: no float outside int is ever converted
   for (int64_t i = 0; i < kBlockElements; ++i) {
-    block[2 + i] = static_cast<std::byte>(Q8_0Code(x[i] * id));
+    const float low = x[i] * id > -127.0f ? x[i] * id : -127.0f;
+    scaled[i] = low < 127.0f ? low : 127.0f;
   }
+  int8_t codes[kBlockElements];
+  for (int64_t i = 0; i < kBlockElements; ++i) codes[i] = static_cast<int8_t>(RoundAway(scaled[i]));
+  std::memcpy(block + 2, codes, sizeof codes);
 }
 
 void EncodeQ4_0Block(const float* x, std::byte* block) {
   constexpr int64_t kHalf = kBlockElements / 2;
-  BlockScale scale = LargestOf(x);
-  if (scale.kind == BlockKind::kOrdinary) scale = ScaleOf(scale.d / -8.0f);
-  if (scale.kind != BlockKind::kOrdinary) {
-    StoreU16(block, scale.kind == BlockKind::kNan ? kF16Nan : 0);
-    std::memset(block + 2, 0x88, kHalf);  // code 8 stands for zero
-    return;
-  }
-  StoreU16(block, F16FromF32(scale.d));
-  const float id = 1.0f / scale.d;
+  const uint32_t top = LargestMagnitude(x);
+  const float d = UsableScale(FirstOf(x, top) / -8.0f);
+  if (!StoreScale(top, d, 0x88, kHalf, block)) return;  // code 8 stands for zero
+  const float id = 1.0f / d;
+  uint8_t codes[kHalf];
   for (int64_t i = 0; i < kHalf; ++i) {
-    const unsigned low = Q4_0Code(x[i] * id);
-    const unsigned high = Q4_0Code(x[i + kHalf] * id);
-    block[2 + i] = static_cast<std::byte>(low | high << 4);
+    codes[i] = static_cast<uint8_t>(Q4_0Code(x[i] * id) | Q4_0Code(x[i + kHalf] * id) << 4);
   }
+  std::memcpy(block + 2, codes, sizeof codes);
 }
 
 void DecodeQ8_0Block(const std::byte* block, float* x) {
@@ -136,10 +154,10 @@ uint16_t F16FromF32(float value) {
   // it.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
-  uint32_t kept = magnitude < 0x38800000u ? subnormal : normal;  // 2^-14
-  kept = magnitude >= 0x47800000u ? 0x7c00u : kept;              // 65536 and more
+  uint32_t kept = Select(magnitude < 0x38800000u, subnormal, normal);  // 2^-14
+  kept = Select(magnitude >= 0x47800000u, 0x7c00u, kept);              // 65536 and more
   kept |= bits >> 16 & 0x8000u;
-  return static_cast<uint16_t>(magnitude > 0x7f800000u ? kF16Nan : kept);
+  return static_cast<uint16_t>(Select(magnitude > 0x7f800000u, kF16Nan, kept));
 }
 
 float F32FromF16(uint16_t bits) {
@@ -148,11 +166,37 @@ float F32FromF16(uint16_t bits) {
   // Zero or a multiple of 2^-24, exact in F32.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  uint32_t wide = magnitude < 0x400u ? subnormal : normal;
-  wide = magnitude >= 0x7c00u ? 0x7f800000u : wide;
+  uint32_t wide = Select(magnitude < 0x400u, subnormal, normal);
+  wide = Select(magnitude >= 0x7c00u, 0x7f800000u, wide);
   wide |= static_cast<uint32_t>(bits & 0x8000u) << 16;
-  return std::bit_cast<float>(magnitude > 0x7c00u ? 0x7fc00000u : wide);
+  return std::bit_cast<float>(Select(magnitude > 0x7c00u, 0x7fc00000u, wide));
 }
+
+namespace {
+
+void EncodeF16(const float* x, size_t count, uint8_t* out) {
+  constexpr size_t kAtOnce = 32;
+  uint16_t halves[kAtOnce];
+  for (; count >= kAtOnce; count -= kAtOnce, x += kAtOnce, out += 2 * kAtOnce) {
+    for (size_t i = 0; i < kAtOnce; ++i) halves[i] = F16FromF32(x[i]);
+    std::memcpy(out, halves, sizeof halves);
+  }
+  for (size_t i = 0; i < count; ++i) halves[i] = F16FromF32(x[i]);
+  std::memcpy(out, halves, 2 * count);
+}
+
+void DecodeF16(const uint8_t* in, size_t count, float* x) {
+  constexpr size_t kAtOnce = 32;
+  uint16_t halves[kAtOnce];
+  for (; count >= kAtOnce; count -= kAtOnce, x += kAtOnce, in += 2 * kAtOnce) {
+    std::memcpy(halves, in, sizeof halves);
+    for (size_t i = 0; i < kAtOnce; ++i) x[i] = F32FromF16(halves[i]);
+  }
+  std::memcpy(halves, in, 2 * count);
+  for (size_t i = 0; i < count; ++i) x[i] = F32FromF16(halves[i]);
+}
+
+}  // namespace
 
 void EncodeRow(RowType type, std::span<const float> row, std::span<std::byte> stored) {
   CheckSizes(type, row.size(), stored.size());
@@ -163,7 +207,7 @@ void EncodeRow(RowType type, std::span<const float> row, std::span<std::byte> st
       if (!row.empty()) std::memcpy(out, x, stored.size());
       return;
     case RowType::kF16:
-      for (size_t i = 0; i < row.size(); ++i) StoreU16(out + 2 * i, F16FromF32(x[i]));
+      EncodeF16(x, row.size(), reinterpret_cast<uint8_t*>(out));
       return;
     case RowType::kQ8_0:
       for (size_t i = 0; i < row.size(); i += kBlockElements, out += kQ8_0BlockBytes) {
@@ -187,7 +231,7 @@ void DecodeRow(RowType type, std::span<const std::byte> stored, std::span<float>
       if (!row.empty()) std::memcpy(x, in, stored.size());
       return;
     case RowType::kF16:
-      for (size_t i = 0; i < row.size(); ++i) x[i] = F32FromF16(LoadU16(in + 2 * i));
+      DecodeF16(reinterpret_cast<const uint8_t*>(in), row.size(), x);
       return;
     case RowType::kQ8_0:
       for (size_t i = 0; i < row.size(); i += kBlockElements, in += kQ8_0BlockBytes) {
