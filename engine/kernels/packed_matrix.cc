@@ -115,14 +115,4 @@ void DecodeWeights(GgmlType type, std::span<const std::byte> data, std::span<flo
   }
 }
 
-int32_t ArgMax(std::span<const float> values) {
-  LS_CHECK(!values.empty(), "argmax of nothing");
-  size_t best = 0;
-  for (size_t i = 1; i < values.size(); ++i) {
-    const bool first_number = values[best] != values[best] && values[i] == values[i];
-    if (values[i] > values[best] || first_number) best = i;
-  }
-  return static_cast<int32_t>(best);
-}
-
 }  // namespace lockstep

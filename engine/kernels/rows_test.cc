@@ -245,6 +245,18 @@ TEST(ArgMaxTest, LowestIndexOfTheLargestNumber) {
   EXPECT_EQ(at({1.0f, kInf, kInf}), 1);
 }
 
+TEST(ArgMaxTest, EveryPlaceOfEveryLength) {
+  for (size_t size = 1; size <= 50; ++size) {
+    for (size_t place = 0; place < size; ++place) {
+      std::vector<float> values(size, -2.0f);
+      values[place] = -1.0f;
+      if (place > 0) values[place - 1] = kNan;
+      if (place + 16 < size) values[place + 16] = -1.0f;  // the same lane, later
+      EXPECT_EQ(ArgMax(values), static_cast<int32_t>(place)) << size;
+    }
+  }
+}
+
 std::string TableName(const testing::TestParamInfo<const KernelTable*>& param) {
   return std::string(param.param->name);
 }
