@@ -1,0 +1,175 @@
+#include "oracle/matrix/run.h"
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <utility>
+
+#include "caches/cache_file.h"
+#include "caches/random.h"
+#include "oracle/faulty_cache.h"
+#include "oracle/model_cache.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int32_t kRandomCutMax = 11;  // tokens
+constexpr int32_t kForkTokens = 2;     // that the source of a fork writes after it
+
+// The contract of a run's cache: written by one path, and counted.
+std::unique_ptr<CountingCache> Dress(std::unique_ptr<KvCache> cache, Variation::Path path) {
+  if (path == Variation::Path::kLegacy) {
+    cache = std::make_unique<UpdateOnlyCache>(std::move(cache));
+  } else if (path == Variation::Path::kOneLayerRefused) {
+    cache = std::make_unique<FaultyCache>(std::move(cache), ParsePlant("refuse-reserve:layer=0"));
+  }
+  return std::make_unique<CountingCache>(std::move(cache));
+}
+
+// `empty`, once it holds what the file of `live` says.
+std::unique_ptr<KvCache> Restored(const KvCache& live, std::unique_ptr<KvCache> empty) {
+  StateWriter writer;
+  live.SaveState(&writer);
+  const std::vector<std::byte> file = writer.Finish();
+  StateReader reader(file, "the saved cache");
+  empty->LoadState(&reader);
+  return empty;
+}
+
+}  // namespace
+
+// The sequence under test: its tokens and its cache.
+class MatrixRunner::Sequence {
+ public:
+  Sequence(Transformer& engine, std::unique_ptr<CountingCache> cache)
+      : engine_(engine), counting_(*cache), cache_(std::move(cache)) {}
+
+  KvCache& cache() { return *cache_; }
+  Counters counters() const { return counting_.total(); }  // of the first cache
+
+  // Goes on with another cache. The first one lives on, as the source of a fork does.
+  void Replace(std::unique_ptr<KvCache> cache) {
+    replaced_ = std::move(cache_);
+    cache_ = std::move(cache);
+  }
+
+  std::span<const float> Step(std::span<const int32_t> tokens) {
+    std::vector<int32_t> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), cache_->current_length());
+    return engine_.Forward(tokens, positions, *cache_);
+  }
+
+  std::span<const float> Prefill(std::span<const int32_t> prompt,
+                                 const std::vector<int32_t>& cuts) {
+    std::span<const float> logits;
+    for (const int32_t count : cuts) {
+      logits = Step(prompt.first(static_cast<size_t>(count)));
+      prompt = prompt.subspan(static_cast<size_t>(count));
+    }
+    return logits;
+  }
+
+ private:
+  Transformer& engine_;
+  CountingCache& counting_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<KvCache> replaced_;
+};
+
+MatrixRunner::MatrixRunner(const MatrixModel& model, int32_t decode_steps, uint64_t seed)
+    : model_(model), decode_steps_(decode_steps), seed_(seed) {}
+
+KvGeometry MatrixRunner::Geometry() const {
+  const auto prompt = static_cast<int32_t>(model_.prompt.size());
+  return model_.model->config().geometry(prompt + std::max(decode_steps_, 3));
+}
+
+Transformer& MatrixRunner::Engine(const KernelTable& kernels, int32_t threads) {
+  if (engine_ == nullptr || engine_kernels_ != &kernels || engine_threads_ != threads) {
+    engine_ = nullptr;  // never two pools of threads at a time
+    engine_ = std::make_unique<Transformer>(model_.model, TransformerOptions{.kernels = &kernels});
+    engine_kernels_ = &kernels;
+    engine_threads_ = threads;
+  }
+  return *engine_;
+}
+
+std::vector<int32_t> MatrixRunner::Cuts(int32_t chunk) const {
+  const auto total = static_cast<int32_t>(model_.prompt.size());
+  Random random = Random(seed_).Split(model_.prompt.size());
+  std::vector<int32_t> cuts;
+  for (int32_t done = 0; done < total; done += cuts.back()) {
+    int32_t count = chunk == Variation::kWhole ? total : chunk;
+    if (chunk == Variation::kRandom) count = random.Between(1, kRandomCutMax);
+    cuts.push_back(std::min(count, total - done));
+  }
+  return cuts;
+}
+
+RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const KernelTable& kernels,
+                                      std::vector<int32_t>* decoded) {
+  auto model = std::make_unique<ModelCache>(ModelCacheOptions{.geometry = Geometry(),
+                                                              .key_type = semantics.key_type,
+                                                              .value_type = semantics.value_type,
+                                                              .window = semantics.window});
+  Sequence sequence(Engine(kernels, 1), Dress(std::move(model), Variation::Path::kLegacy));
+  RunOutcome outcome;
+  std::span<const float> logits = sequence.Prefill(model_.prompt, Cuts(Variation::kWhole));
+  outcome.logits.push_back(DigestOfFloats(logits));
+  for (int32_t i = 0; i < decode_steps_; ++i) {
+    decoded->push_back(ArgMax(logits));
+    logits = sequence.Step({&decoded->back(), 1});
+    outcome.logits.push_back(DigestOfFloats(logits));
+  }
+  outcome.rows = DigestOfCache(sequence.cache());
+  outcome.storage = sequence.cache().StorageDigest();
+  return outcome;
+}
+
+RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
+                             const Variation& variation, const std::vector<int32_t>& decoded) {
+  RunOutcome outcome;
+  try {
+    Sequence sequence(Engine(kernels, variation.threads), Dress(make(Geometry()), variation.path));
+    outcome.logits.push_back(DigestOfFloats(Begin(&sequence, variation, decoded)));
+    for (size_t i = 0; i < decoded.size(); ++i) {
+      outcome.logits.push_back(DigestOfFloats(sequence.Step({&decoded[i], 1})));
+      if (i > 0) continue;
+      if (variation.detour == Variation::Detour::kRestore) {
+        sequence.Replace(Restored(sequence.cache(), Dress(make(Geometry()), variation.path)));
+      } else if (variation.detour == Variation::Detour::kFork) {
+        std::unique_ptr<KvCache> fork = sequence.cache().Fork();
+        for (int32_t n = 0; n < kForkTokens; ++n) sequence.Step({&decoded[i], 1});
+        sequence.Replace(std::move(fork));
+      }
+    }
+    outcome.rows = DigestOfCache(sequence.cache());
+    outcome.storage = sequence.cache().StorageDigest();
+    outcome.granted = sequence.counters().reserve_granted;
+    outcome.refused = sequence.counters().reserve_refused;
+  } catch (const std::exception& error) {
+    outcome.failure = error.what();
+  }
+  return outcome;
+}
+
+std::span<const float> MatrixRunner::Begin(Sequence* sequence, const Variation& variation,
+                                           const std::vector<int32_t>& decoded) {
+  const std::vector<int32_t> cuts = Cuts(variation.chunk);
+  if (variation.detour == Variation::Detour::kRestart) {
+    sequence->Prefill(model_.prompt, cuts);
+    sequence->Step({decoded.data(), 1});
+    sequence->cache().Rollback(0);
+  }
+  const std::span<const float> logits = sequence->Prefill(model_.prompt, cuts);
+  if (variation.detour != Variation::Detour::kReject) return logits;
+  logits_.assign(logits.begin(), logits.end());
+  for (int32_t n = 0; n < variation.rejected; ++n) {
+    const int32_t other = (decoded[0] + 1 + n) % model_.model->config().vocab_size;
+    sequence->Step({&other, 1});
+  }
+  sequence->cache().Rollback(static_cast<int32_t>(model_.prompt.size()));
+  return logits_;
+}
+
+}  // namespace lockstep
