@@ -46,13 +46,13 @@ const MatrixAxisInfo& ParseMatrixAxis(std::string_view name);
 struct MatrixModel {
   std::string name;
   std::shared_ptr<const Model> model;
-  std::vector<int32_t> prompt;  // token ids, not empty
+  std::vector<int32_t> prompt = {};  // token ids, not empty
 };
 
 // Digests that something else computed, as one value of an axis.
 struct OutsideDigests {
   MatrixAxis axis = MatrixAxis::kCompiler;
-  std::string value;                      // "g++ -O2"
+  std::string value = {};                 // "g++ -O2"
   bool control = false;                   // made to differ, and must
   std::string unavailable = {};           // why there are none, one sentence; else empty
   std::vector<DigestLine> lines = {};     // what it computed

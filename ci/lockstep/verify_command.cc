@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "caches/digest.h"
+#include "caches/error.h"
 #include "caches/registry.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/matrix_command.h"
 #include "ci/lockstep/model_source.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
@@ -25,15 +27,17 @@ using nlohmann::ordered_json;
 
 // What a call without arguments proves.
 constexpr std::string_view kDefaultPreset = "smollm-135m";
+constexpr std::string_view kDefaultPrompt = "Once upon a time";
 
 struct VerifyFlags {
   ModelSource source;
-  std::string prompt = "Once upon a time";
+  std::string prompt;  // empty: kDefaultPrompt
   int32_t decode_steps = 8;
   std::vector<std::string> caches;
   std::string isa;
   std::string plant;
   bool json = false;
+  MatrixFlags matrix;  // what only --matrix has
 
   // The command that repeats this run.
   std::string CommandLine() const {
@@ -203,11 +207,30 @@ std::string Details() {
   for (const PlantInfo& plant : KnownPlants()) {
     text += fmt::format("  {}\n      {}\n", plant.Usage(), plant.what);
   }
-  return text;
+  return text + MatrixDetails();
+}
+
+ExitCode RunMatrixOf(const VerifyFlags& flags) {
+  if (!flags.plant.empty()) {
+    throw Error({"--plant", "the matrix has controls instead", "give --control"});
+  }
+  MatrixFlags matrix = flags.matrix;
+  matrix.source = flags.source;
+  matrix.prompt = flags.prompt;
+  matrix.decode_steps = flags.decode_steps;
+  matrix.caches = flags.caches;
+  matrix.isa = flags.isa;
+  matrix.json = flags.json;
+  return RunMatrixCommand(matrix);
 }
 
 ExitCode RunVerify(VerifyFlags flags) {
+  if (flags.matrix.matrix) return RunMatrixOf(flags);
+  if (const std::string flag = flags.matrix.NeedsMatrix(); !flag.empty()) {
+    throw Error({flag, "is a flag of the determinism matrix", "give --matrix too"});
+  }
   CheckFloatingPointEnvironment();
+  if (flags.prompt.empty()) flags.prompt = kDefaultPrompt;
   if (!flags.source.given()) flags.source.synthetic = kDefaultPreset;
   const KernelTable& kernels = SelectKernels(flags.isa);
   const LoadedModel loaded = flags.source.Load();
@@ -245,7 +268,7 @@ Command VerifyCommand() {
   flags.insert(
       flags.end(),
       {
-          {"--prompt", "TEXT", "text of the prefill", &values->prompt},
+          {"--prompt", "TEXT", "text of the prefill (default: Once upon a time)", &values->prompt},
           {"-n,--decode", "N", "decode steps after the prefill",
            IntTarget{&values->decode_steps, 1}},
           {"--cache", "NAME", "a cache to verify, once for each (default: all)", &values->caches},
@@ -254,6 +277,8 @@ Command VerifyCommand() {
            &values->plant},
           {"--json", "", "one JSON object on standard output", &values->json},
       });
+  const std::vector<Flag> matrix = values->matrix.Flags();
+  flags.insert(flags.end(), matrix.begin(), matrix.end());
   return {"verify",
           "Prove the direct write path of every cache, bit for bit (default model: "
           "synthetic smollm-135m)",

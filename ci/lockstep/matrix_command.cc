@@ -1,0 +1,368 @@
+#include "ci/lockstep/matrix_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "caches/error.h"
+#include "caches/file_io.h"
+#include "caches/random.h"
+#include "caches/registry.h"
+#include "ci/lockstep/matrix_outside.h"
+#include "ci/lockstep/matrix_picture.h"
+#include "engine/math.h"
+#include "engine/synthetic.h"
+#include "oracle/matrix.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Rows of several blocks, no blocks at all, and every stage a layer can have.
+constexpr std::string_view kDefaultPresets[] = {"tiny-gqa-9x3-q8_0", "tiny-mha-4x4-f32",
+                                                "tiny-bias-qknorm-6x2-q8_0"};
+constexpr int32_t kPromptTokens = 40;       // cut by 7 and by 16 with a rest
+constexpr int32_t kLongPromptTokens = 261;  // reductions over positions of more than one segment
+constexpr int32_t kRejectedMax = 3;         // positions that a rollback gives back
+
+// Small enough for a prompt beyond 256 positions.
+SyntheticSpec LongSpec() {
+  SyntheticSpec spec;
+  spec.name = "long-2x1-q4_0";
+  spec.dim = 32;
+  spec.ffn_dim = 64;
+  spec.num_layers = 2;
+  spec.num_heads = 2;
+  spec.num_kv_heads = 1;
+  spec.head_dim = 32;
+  spec.vocab_size = 288;
+  spec.context_length = 320;
+  spec.weight_type = GgmlType::kQ4_0;
+  return spec;
+}
+
+std::vector<int32_t> SomeTokens(const ModelConfig& config, int32_t count, uint64_t seed) {
+  Random random = Random(seed).Split(static_cast<uint64_t>(count));
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t& token : tokens) {
+    token = static_cast<int32_t>(random.Below(static_cast<uint32_t>(config.vocab_size)));
+  }
+  return tokens;
+}
+
+MatrixModel SyntheticModel(const SyntheticSpec& spec, int32_t prompt_tokens, uint64_t seed) {
+  MatrixModel model{.name = spec.name, .model = Model::Load(MakeSyntheticModel(spec, seed))};
+  model.prompt = SomeTokens(model.model->config(), prompt_tokens, seed);
+  return model;
+}
+
+std::vector<MatrixModel> ModelsOf(const MatrixFlags& flags) {
+  const uint64_t seed = flags.source.seed;
+  std::vector<MatrixModel> models;
+  if (!flags.source.given()) {
+    for (const std::string_view preset : kDefaultPresets) {
+      models.push_back(SyntheticModel(SyntheticPreset(preset), kPromptTokens, seed));
+    }
+    models.push_back(SyntheticModel(LongSpec(), kLongPromptTokens, seed));
+    return models;
+  }
+  const LoadedModel loaded = flags.source.Load();
+  const int32_t more = std::max(flags.decode_steps, kRejectedMax);
+  MatrixModel model{.name = "given", .model = loaded.model};
+  if (!flags.prompt.empty()) {
+    model.prompt = flags.source.EncodePrompt(loaded, flags.prompt, more);
+  } else {
+    const int32_t room = loaded.model->config().context_length - more;
+    if (room < 1) {
+      throw Error({"-n", fmt::format("{} decode steps leave no room in the context", more),
+                   "decode fewer steps"});
+    }
+    model.prompt = SomeTokens(loaded.model->config(), std::min(kPromptTokens, room), seed);
+  }
+  models.push_back(std::move(model));
+  return models;
+}
+
+// What makes this matrix, for a line of output.
+std::string SubjectLine(const MatrixFlags& flags, const MatrixOptions& options) {
+  std::string models = flags.source.given() ? flags.source.Description() : "";
+  for (const MatrixModel& model : options.models) {
+    if (flags.source.given()) break;
+    models += (models.empty() ? "" : ", ") + model.name;
+  }
+  std::string kernels;
+  for (const KernelTable* table : options.kernels) {
+    kernels += fmt::format("{}{}", kernels.empty() ? "" : " ", table->name);
+  }
+  return fmt::format("{}; {} caches; kernels {}; seed {}", models, options.caches.size(), kernels,
+                     flags.source.seed);
+}
+
+MatrixOptions OptionsOf(const MatrixFlags& flags) {
+  MatrixOptions options;
+  for (const std::string& axis : flags.axes) options.axes.push_back(ParseMatrixAxis(axis).axis);
+  if (!flags.control.empty()) options.planted = &ParseMatrixControl(flags.control);
+  for (const std::string& cache : flags.caches) options.caches.push_back(ParseCacheSpec(cache));
+  if (options.caches.empty()) options.caches.assign(AllCaches().begin(), AllCaches().end());
+  if (!flags.isa.empty()) {
+    options.kernels = {&SelectKernels(flags.isa)};
+  } else {
+    options.kernels.assign(AvailableKernels().begin(), AvailableKernels().end());
+  }
+  options.models = ModelsOf(flags);
+  options.decode_steps = flags.decode_steps;
+  options.seed = flags.source.seed;
+  return options;
+}
+
+// The flags of a process that prints the digests of the same models, kernels and caches.
+std::vector<std::string> DigestArguments(const MatrixFlags& flags, const std::string& control) {
+  std::vector<std::string> args = {"verify", "--matrix", "--digests", "--seed",
+                                   fmt::format("{}", flags.source.seed)};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) args.insert(args.end(), {name, value});
+  };
+  add("--model", flags.source.path);
+  add("--synthetic", flags.source.synthetic);
+  add("--isa", flags.isa);
+  add("--control", control);
+  for (const std::string& cache : flags.caches) add("--cache", cache);
+  return args;
+}
+
+std::vector<OutsideDigests> ProcessRows(const MatrixFlags& flags, const MatrixOptions& options) {
+  const KernelTable* odd = ProcessKernels();
+  const auto row = [&](std::string value, const std::string& control, bool other_memory) {
+    OutsideDigests made{.axis = MatrixAxis::kProcess, .value = std::move(value)};
+    made.control = !control.empty();
+    const auto text = OutputOfSecondProcess(DigestArguments(flags, control), other_memory);
+    made.lines = ParseDigestLines("second process", text);
+    made.expected = made.control ? LinesHere(options.models, {&odd, 1}, options.caches)
+                                 : LinesHere(options.models, options.kernels, options.caches);
+    return made;
+  };
+  return {row("second process", "", false), row("other memory", "", true),
+          row("control", "process-id", false)};
+}
+
+bool Wants(const MatrixOptions& options, MatrixAxis axis) {
+  return options.axes.empty() || std::ranges::find(options.axes, axis) != options.axes.end();
+}
+
+void AddOutside(const MatrixFlags& flags, MatrixOptions* options) {
+  const auto add = [&](const std::vector<OutsideDigests>& rows) {
+    options->outside.insert(options->outside.end(), rows.begin(), rows.end());
+  };
+  if (Wants(*options, MatrixAxis::kIsa)) add(Aarch64Rows(flags.aarch64));
+  if (Wants(*options, MatrixAxis::kCompiler)) add(CompilerRows(flags.compilers));
+  if (Wants(*options, MatrixAxis::kProcess)) add(ProcessRows(flags, *options));
+}
+
+ordered_json RowJson(const MatrixRow& row) {
+  ordered_json json = {{"axis", row.axis->name},
+                       {"what", row.axis->what},
+                       {"test", row.axis->test},
+                       {"control", row.control},
+                       {"control_caught", row.control_caught},
+                       {"control_detail", row.control_detail}};
+  for (const MatrixCell& cell : row.cells) {
+    ordered_json cell_json = {{"value", cell.value},
+                              {"verdict", MatrixVerdictName(cell.verdict)},
+                              {"comparisons", cell.comparisons}};
+    if (cell.verdict != MatrixCell::Verdict::kNotAvailable) {
+      cell_json["digest"] = cell.digest.Hex();
+    }
+    if (!cell.detail.empty()) cell_json["detail"] = cell.detail;
+    json["cells"].push_back(std::move(cell_json));
+  }
+  return json;
+}
+
+std::string JsonText(const MatrixFlags& flags, const MatrixOptions& options,
+                     const MatrixResult& result, const std::string& repeat) {
+  ordered_json json = {{"seed", flags.source.seed},
+                       {"decode_steps", options.decode_steps},
+                       {"outcome", MatrixOutcomeName(result.outcome)},
+                       {"verdict", result.verdict},
+                       {"comparisons", result.comparisons},
+                       {"command", repeat}};
+  for (const MatrixModel& model : options.models) {
+    json["models"].push_back({{"name", model.name}, {"prompt_tokens", model.prompt.size()}});
+  }
+  for (const KernelTable* table : options.kernels) json["kernels"].push_back(table->name);
+  for (const CacheSpec& cache : options.caches) json["caches"].push_back(cache.name);
+  for (const MatrixRow& row : result.rows) json["axes"].push_back(RowJson(row));
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+void PrintRow(const MatrixRow& row) {
+  std::string_view axis = row.axis->name;
+  const std::string control = fmt::format("{} {}", row.control.empty() ? "no control" : row.control,
+                                          row.control_caught ? "caught" : "NOT CAUGHT");
+  for (const MatrixCell& cell : row.cells) {
+    if (cell.verdict == MatrixCell::Verdict::kNotAvailable) {
+      fmt::print("{:<11} {:<26} {}: {}\n", axis, cell.value, MatrixVerdictName(cell.verdict),
+                 cell.detail);
+    } else {
+      const bool first = &cell == row.cells.data();
+      fmt::print("{:<11} {:<26} {:<9} {:>9}  {:.16}{}{}\n", axis, cell.value,
+                 MatrixVerdictName(cell.verdict), cell.comparisons, cell.digest.Hex(),
+                 first ? "  " : "", first ? control : "");
+    }
+    axis = "";
+  }
+}
+
+// Digests are cut to their first 16 digits here: --json has all 32.
+void PrintTable(const MatrixResult& result) {
+  fmt::print("{:<11} {:<26} {:<9} {:>9}  {:<16}  {}\n", "axis", "value", "verdict", "compared",
+             "digest", "control");
+  for (const MatrixRow& row : result.rows) PrintRow(row);
+  for (const MatrixRow& row : result.rows) {
+    for (const MatrixCell& cell : row.cells) {
+      const bool bad = cell.verdict == MatrixCell::Verdict::kDiffers ||
+                       cell.verdict == MatrixCell::Verdict::kUnproved;
+      if (!bad) continue;
+      fmt::print("\n{} {}: {}\n  {}\n", row.axis->name, cell.value, MatrixVerdictName(cell.verdict),
+                 cell.detail);
+    }
+  }
+  fmt::print("\n{}\n", result.verdict);
+}
+
+void WriteText(const std::string& path, const std::string& text) {
+  if (!path.empty()) WriteWholeFile(path, std::as_bytes(std::span(text)));
+}
+
+ExitCode CodeOf(MatrixOutcome outcome) {
+  switch (outcome) {
+    case MatrixOutcome::kEqual:
+      return ExitCode::kHolds;
+    case MatrixOutcome::kDiffers:
+      return ExitCode::kDifference;
+    case MatrixOutcome::kUnproved:
+      return ExitCode::kInconclusive;
+  }
+  return ExitCode::kInternal;
+}
+
+// What a second process is asked for: nothing but lines.
+ExitCode PrintDigests(const MatrixOptions& options) {
+  std::vector<const KernelTable*> kernels = options.kernels;
+  if (options.planted != nullptr && options.planted->kernels != nullptr) {
+    kernels = {options.planted->kernels()};
+  }
+  for (const DigestLine& line : LinesHere(options.models, kernels, options.caches)) {
+    fmt::print("{}\n", line.Text());
+  }
+  return ExitCode::kHolds;
+}
+
+}  // namespace
+
+std::vector<Flag> MatrixFlags::Flags() {
+  return {
+      {"--matrix", "", "the determinism matrix instead: everything that must not change a bit",
+       &matrix},
+      {"--axis", "AXIS", "an axis of the matrix, once for each (default: all)", &axes},
+      {"--control", "CONTROL", "a control as the subject of its axis, to see it found", &control},
+      {"--compilers", "FILE", "what ci/compilers wrote (default: beside the binary)", &compilers},
+      {"--aarch64", "FILE", "what the probe printed on aarch64 (default: beside the binary)",
+       &aarch64},
+      {"--json-file", "FILE", "the matrix as JSON, in a file", &json_file},
+      {"--svg", "FILE", "the matrix as a picture", &svg},
+      {"--html", "FILE", "the matrix as a page", &html},
+      {"--digests", "", "print digests for another process to compare, and nothing else", &digests},
+  };
+}
+
+std::string MatrixFlags::NeedsMatrix() const {
+  if (matrix) return "";
+  if (!axes.empty()) return "--axis";
+  if (digests) return "--digests";
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"--control", &control}, {"--compilers", &compilers},
+      {"--aarch64", &aarch64}, {"--json-file", &json_file},
+      {"--svg", &svg},         {"--html", &html}};
+  for (const auto& [name, value] : texts) {
+    if (!value->empty()) return name;
+  }
+  return "";
+}
+
+std::string MatrixFlags::CommandLine(std::string_view axis) const {
+  std::string line = "lockstep verify --matrix";
+  line += source.given() ? " " + source.CommandLine() : fmt::format(" --seed {}", source.seed);
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) line += fmt::format(" {} {}", name, ShellWord(value));
+  };
+  add("--prompt", prompt);
+  line += fmt::format(" -n {}", decode_steps);
+  for (const std::string& cache : caches) add("--cache", cache);
+  add("--isa", isa);
+  add("--control", control);
+  add("--compilers", compilers);
+  add("--aarch64", aarch64);
+  if (!axis.empty()) {
+    add("--axis", std::string(axis));
+  } else {
+    for (const std::string& given : axes) add("--axis", given);
+  }
+  return line;
+}
+
+std::string MatrixDetails() {
+  std::string text = "\n\nAxes of the matrix:";
+  for (const MatrixAxisInfo& info : MatrixAxes()) {
+    text += fmt::format("\n  {:<11} {}", info.name, info.what);
+  }
+  text += "\n\nControls, which each axis has to find:";
+  for (const MatrixControl& control : MatrixControls()) {
+    text += fmt::format("\n  {:<20} {}", control.name, control.what);
+  }
+  return text + "\n";
+}
+
+ExitCode RunMatrixCommand(const MatrixFlags& flags) {
+  CheckFloatingPointEnvironment();
+  MatrixOptions options = OptionsOf(flags);
+  if (flags.digests) return PrintDigests(options);
+  const std::string subject = SubjectLine(flags, options);
+  if (!flags.json) {
+    fmt::print("lockstep verify --matrix: seed {}\n{}\n\n", flags.source.seed, subject);
+    std::fflush(stdout);
+  }
+  AddOutside(flags, &options);
+  // A terminal sees one line that changes; a log sees none.
+  const bool live = isatty(STDERR_FILENO) == 1;
+  if (live) {
+    options.on_progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
+  }
+  const MatrixResult result = RunMatrix(options);
+  if (live) fmt::print(stderr, "\r\033[K");
+
+  std::string first;
+  for (const MatrixAxisInfo& info : MatrixAxes()) {
+    if (result.first_difference == info.axis) first = info.name;
+  }
+  const std::string repeat = flags.CommandLine(first);
+  const std::string json = JsonText(flags, options, result, repeat);
+  const PictureText picture = {"Determinism matrix", subject, repeat};
+  WriteText(flags.json_file, json);
+  if (!flags.svg.empty()) WriteText(flags.svg, MatrixSvg(result, picture));
+  if (!flags.html.empty()) WriteText(flags.html, MatrixHtml(result, picture));
+  if (flags.json) {
+    fmt::print("{}", json);
+  } else {
+    PrintTable(result);
+    fmt::print("repeat: {}\n", repeat);
+  }
+  return CodeOf(result.outcome);
+}
+
+}  // namespace lockstep::cli
