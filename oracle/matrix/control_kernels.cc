@@ -19,47 +19,41 @@ const KernelTable& Scalar() {
   return table;
 }
 
-// The activations with every element outside [begin, end) of each token zeroed.
+// The activations with one half of every token zeroed: what is below `cut`, or the rest.
 class MaskedActivations {
  public:
-  MaskedActivations(const Activations& x, bool quantized, bool upper,
+  enum class Keeps : uint8_t { kBelow, kFrom };
+
+  MaskedActivations(const Activations& x, bool quantized, Keeps keeps,
                     const std::function<int32_t(int32_t token)>& cut)
       : view_(x) {
     const auto cols = static_cast<size_t>(x.cols);
     const auto tokens = static_cast<size_t>(x.tokens);
     if (quantized) {
-      quants_.assign(x.quants, x.quants + tokens * cols);
-      offsets_.assign(x.offsets, x.offsets + tokens * cols / 32);
+      blocks_.assign(x.blocks, x.blocks + tokens * cols / 32);
+      view_.blocks = blocks_.data();
     } else {
       values_.assign(x.values, x.values + tokens * cols);
+      view_.values = values_.data();
     }
     for (size_t t = 0; t < tokens; ++t) {
       const auto at = static_cast<size_t>(cut(static_cast<int32_t>(t)));
-      const size_t begin = upper ? 0 : at;
-      const size_t end = upper ? at : cols;
+      const size_t begin = t * cols + (keeps == Keeps::kFrom ? 0 : at);
+      const size_t end = t * cols + (keeps == Keeps::kFrom ? at : cols);
       if (quantized) {
-        Zero(&quants_, t * cols + begin, t * cols + end);
-        Zero(&offsets_, (t * cols + begin) / 32, (t * cols + end) / 32);
+        for (size_t b = begin / 32; b < end / 32; ++b) blocks_[b] = Silent(blocks_[b].scale);
       } else {
-        Zero(&values_, t * cols + begin, t * cols + end);
+        for (size_t i = begin; i < end; ++i) values_[i] = 0.0f;
       }
     }
-    if (quantized) view_.quants = quants_.data();
-    if (quantized) view_.offsets = offsets_.data();
-    if (!quantized) view_.values = values_.data();
   }
 
   const Activations& view() const { return view_; }
 
  private:
-  template <typename T>
-  static void Zero(std::vector<T>* of, size_t begin, size_t end) {
-    std::fill(of->begin() + static_cast<std::ptrdiff_t>(begin),
-              of->begin() + static_cast<std::ptrdiff_t>(end), T{});
-  }
+  static ActivationBlock Silent(float scale) { return {.quants = {}, .scale = scale, .offset = 0}; }
 
-  std::vector<int8_t> quants_;
-  std::vector<int32_t> offsets_;
+  std::vector<ActivationBlock> blocks_;
   std::vector<float> values_;
   Activations view_;
 };
@@ -71,8 +65,8 @@ void SplitMatmul(const PackedMatrix& w, const Activations& x, int32_t group_begi
                  const std::function<int32_t(int32_t token)>& part) {
   const int32_t grain = w.quantized() ? 32 : 1;
   const auto cut = [&](int32_t token) { return x.cols * part(token) / 8 / grain * grain; };
-  const MaskedActivations low(x, w.quantized(), false, cut);
-  const MaskedActivations high(x, w.quantized(), true, cut);
+  const MaskedActivations low(x, w.quantized(), MaskedActivations::Keeps::kBelow, cut);
+  const MaskedActivations high(x, w.quantized(), MaskedActivations::Keeps::kFrom, cut);
   Scalar().matmul(w, low.view(), group_begin, group_end, y);
   std::vector<float> sums(static_cast<size_t>(x.tokens) * static_cast<size_t>(w.rows()));
   std::vector<float*> rows;

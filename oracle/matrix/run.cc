@@ -36,13 +36,45 @@ std::unique_ptr<KvCache> Restored(const KvCache& live, std::unique_ptr<KvCache> 
   return empty;
 }
 
+// Another sequence in the same steps: one to five tokens in each, and from the start again when its
+// cache is full, so that it is in its prefill while others decode.
+class Neighbour {
+ public:
+  Neighbour(std::unique_ptr<KvCache> cache, int32_t vocab_size, int32_t index)
+      : cache_(std::move(cache)), vocab_size_(vocab_size), step_(index) {}
+
+  BatchSequence Next() {
+    const int32_t count = 1 + 3 * step_ % 5;
+    if (cache_->current_length() + count > cache_->max_length()) cache_->Rollback(0);
+    tokens_.resize(static_cast<size_t>(count));
+    positions_.resize(tokens_.size());
+    std::iota(positions_.begin(), positions_.end(), cache_->current_length());
+    for (int32_t& token : tokens_) token = 17 * ++made_ % vocab_size_;
+    ++step_;
+    return {.tokens = tokens_, .positions = positions_, .cache = cache_.get()};
+  }
+
+ private:
+  std::unique_ptr<KvCache> cache_;
+  int32_t vocab_size_;
+  int32_t step_;
+  int32_t made_ = 0;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> positions_;
+};
+
 }  // namespace
 
-// The sequence under test: its tokens and its cache.
+// The sequence under test, its cache, and what shares its steps.
 class MatrixRunner::Sequence {
  public:
   Sequence(Transformer& engine, std::unique_ptr<CountingCache> cache)
       : engine_(engine), counting_(*cache), cache_(std::move(cache)) {}
+
+  void Share(Variation::Batch rank, std::vector<Neighbour> neighbours) {
+    rank_ = rank;
+    neighbours_ = std::move(neighbours);
+  }
 
   KvCache& cache() { return *cache_; }
   Counters counters() const { return counting_.total(); }  // of the first cache
@@ -56,7 +88,17 @@ class MatrixRunner::Sequence {
   std::span<const float> Step(std::span<const int32_t> tokens) {
     std::vector<int32_t> positions(tokens.size());
     std::iota(positions.begin(), positions.end(), cache_->current_length());
-    return engine_.Forward(tokens, positions, *cache_);
+    if (neighbours_.empty()) return engine_.Forward(tokens, positions, *cache_);
+    std::vector<BatchSequence> batch;
+    for (Neighbour& neighbour : neighbours_) batch.push_back(neighbour.Next());
+    const auto own = static_cast<size_t>(rank_ == Variation::Batch::kFirst    ? 0
+                                         : rank_ == Variation::Batch::kMiddle ? 1
+                                                                              : batch.size());
+    batch.insert(batch.begin() + static_cast<std::ptrdiff_t>(own),
+                 {.tokens = tokens, .positions = positions, .cache = cache_.get()});
+    const std::span<const float> logits = engine_.ForwardBatch(batch);
+    const size_t vocab = logits.size() / batch.size();
+    return logits.subspan(own * vocab, vocab);
   }
 
   std::span<const float> Prefill(std::span<const int32_t> prompt,
@@ -74,6 +116,8 @@ class MatrixRunner::Sequence {
   CountingCache& counting_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<KvCache> replaced_;
+  Variation::Batch rank_ = Variation::Batch::kAlone;
+  std::vector<Neighbour> neighbours_;
 };
 
 MatrixRunner::MatrixRunner(const MatrixModel& model, int32_t decode_steps, uint64_t seed)
@@ -87,7 +131,8 @@ KvGeometry MatrixRunner::Geometry() const {
 Transformer& MatrixRunner::Engine(const KernelTable& kernels, int32_t threads) {
   if (engine_ == nullptr || engine_kernels_ != &kernels || engine_threads_ != threads) {
     engine_ = nullptr;  // never two pools of threads at a time
-    engine_ = std::make_unique<Transformer>(model_.model, TransformerOptions{.kernels = &kernels});
+    engine_ = std::make_unique<Transformer>(
+        model_.model, TransformerOptions{.kernels = &kernels, .threads = threads});
     engine_kernels_ = &kernels;
     engine_threads_ = threads;
   }
@@ -131,6 +176,12 @@ RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
   RunOutcome outcome;
   try {
     Sequence sequence(Engine(kernels, variation.threads), Dress(make(Geometry()), variation.path));
+    if (variation.batch != Variation::Batch::kAlone) {
+      std::vector<Neighbour> neighbours;
+      const int32_t vocab_size = model_.model->config().vocab_size;
+      for (int32_t n = 1; n <= 2; ++n) neighbours.emplace_back(make(Geometry()), vocab_size, n);
+      sequence.Share(variation.batch, std::move(neighbours));
+    }
     outcome.logits.push_back(DigestOfFloats(Begin(&sequence, variation, decoded)));
     for (size_t i = 0; i < decoded.size(); ++i) {
       outcome.logits.push_back(DigestOfFloats(sequence.Step({&decoded[i], 1})));
