@@ -3,6 +3,9 @@
 // isa_kernels.h, give the file its compiler flags in CMakeLists.txt, and add one line to
 // FindKernels with the processor features that the flags assume. Every test runs over every table.
 #include <fmt/format.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <array>
 #include <cstdlib>
@@ -99,11 +102,19 @@ const KernelTable* TableOf() {
   return &table;
 }
 
+#if defined(__x86_64__)
+// clang 14 does not know this feature by its name.
+bool SupportsF16c() {
+  unsigned int eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 std::vector<const KernelTable*> FindKernels() {
   std::vector<const KernelTable*> tables = {TableOf<internal::kScalarKernels>()};
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && SupportsF16c();
   if (avx2) tables.push_back(TableOf<internal::kAvx2Kernels>());
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
