@@ -252,14 +252,14 @@ ExitCode CodeOf(MatrixOutcome outcome) {
 }
 
 // What a second process is asked for: nothing but lines.
-ExitCode PrintDigests(const MatrixOptions& options) {
+ExitCode PrintDigests(const MatrixOptions& options, bool probe) {
   std::vector<const KernelTable*> kernels = options.kernels;
   if (options.planted != nullptr && options.planted->kernels != nullptr) {
     kernels = {options.planted->kernels()};
   }
-  for (const DigestLine& line : LinesHere(options.models, kernels, options.caches)) {
-    fmt::print("{}\n", line.Text());
-  }
+  const auto lines =
+      probe ? LinesOfPresets(kernels) : LinesHere(options.models, kernels, options.caches);
+  for (const DigestLine& line : lines) fmt::print("{}\n", line.Text());
   return ExitCode::kHolds;
 }
 
@@ -278,6 +278,7 @@ std::vector<Flag> MatrixFlags::Flags() {
       {"--svg", "FILE", "the matrix as a picture", &svg},
       {"--html", "FILE", "the matrix as a page", &html},
       {"--digests", "", "print digests for another process to compare, and nothing else", &digests},
+      {"--probe", "", "with --digests: those that ci/probe.cc prints", &probe},
   };
 }
 
@@ -285,6 +286,7 @@ std::string MatrixFlags::NeedsMatrix() const {
   if (matrix) return "";
   if (!axes.empty()) return "--axis";
   if (digests) return "--digests";
+  if (probe) return "--probe";
   const std::pair<const char*, const std::string*> texts[] = {
       {"--control", &control}, {"--compilers", &compilers},
       {"--aarch64", &aarch64}, {"--json-file", &json_file},
@@ -331,7 +333,7 @@ std::string MatrixDetails() {
 ExitCode RunMatrixCommand(const MatrixFlags& flags) {
   CheckFloatingPointEnvironment();
   MatrixOptions options = OptionsOf(flags);
-  if (flags.digests) return PrintDigests(options);
+  if (flags.digests) return PrintDigests(options, flags.probe);
   const std::string subject = SubjectLine(flags, options);
   if (!flags.json) {
     fmt::print("lockstep verify --matrix: seed {}\n{}\n\n", flags.source.seed, subject);

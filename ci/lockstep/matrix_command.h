@@ -21,6 +21,7 @@ struct MatrixFlags {
   std::string svg;                // --svg
   std::string html;               // --html
   bool digests = false;           // --digests: print lines for another process, and nothing else
+  bool probe = false;             // --probe: with --digests, those of the probe's models
 
   // Shared with verify without --matrix.
   ModelSource source = {};

@@ -11,15 +11,16 @@ namespace {
 using Verdict = MatrixCell::Verdict;
 
 // Pixels. Text has no measurable width without a font: a monospaced character is 0.6 of its size.
-constexpr int kWidth = 1120;
+constexpr int kWidth = 1180;
 constexpr int kMargin = 24;
 constexpr int kFontSize = 12;
 constexpr double kCharacter = 0.6 * kFontSize;
+constexpr double kQuietCharacter = 0.6 * 11;
 constexpr int kBoxHeight = 24;
 constexpr int kBoxGap = 6;
-constexpr int kBoxesLeft = 268;   // where boxes begin
-constexpr int kBoxesRight = 880;  // where a line of boxes is full
-constexpr int kControlLeft = 900;
+constexpr int kBoxesLeft = 330;   // where boxes begin
+constexpr int kBoxesRight = 930;  // where a line of boxes is full
+constexpr int kControlLeft = 950;
 constexpr int kHeaderHeight = 92;
 constexpr int kRowGap = 14;
 constexpr int kRowMin = 38;
@@ -49,11 +50,13 @@ constexpr std::string_view kStyle = R"(
   .matrix { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
             --paper: #fbfbfa; --ink: #1c2024; --quiet: #5d6670; --line: #d9dde1;
             --equal: #d5ecdc; --equal-ink: #0d5a2a; --differs: #f6c9c4; --differs-ink: #8c1410;
-            --unproved: #f7e6b5; --unproved-ink: #6b4d00; --absent: #eceef0; --absent-ink: #5d6670; }
+            --unproved: #f7e6b5; --unproved-ink: #6b4d00;
+            --absent: #eceef0; --absent-ink: #5d6670; }
   @media (prefers-color-scheme: dark) {
     .matrix { --paper: #15181b; --ink: #e6e9ec; --quiet: #9aa4ae; --line: #32383e;
               --equal: #173a26; --equal-ink: #9fe0b6; --differs: #57201d; --differs-ink: #ffb9b2;
-              --unproved: #493a10; --unproved-ink: #f3d47c; --absent: #24292e; --absent-ink: #9aa4ae; }
+              --unproved: #493a10; --unproved-ink: #f3d47c;
+              --absent: #24292e; --absent-ink: #9aa4ae; }
   }
   .matrix .paper { fill: var(--paper); }
   .matrix text { fill: var(--ink); }
@@ -62,10 +65,14 @@ constexpr std::string_view kStyle = R"(
   .matrix .axis { font-weight: 600; }
   .matrix .quiet { fill: var(--quiet); font-size: 11px; }
   .matrix .rule { stroke: var(--line); }
-  .matrix .equal rect { fill: var(--equal); }        .matrix .equal text { fill: var(--equal-ink); }
-  .matrix .differs rect { fill: var(--differs); }    .matrix .differs text { fill: var(--differs-ink); }
-  .matrix .unproved rect { fill: var(--unproved); }  .matrix .unproved text { fill: var(--unproved-ink); }
-  .matrix .absent rect { fill: var(--absent); }      .matrix .absent text { fill: var(--absent-ink); }
+  .matrix .equal rect { fill: var(--equal); }
+  .matrix .equal text { fill: var(--equal-ink); }
+  .matrix .differs rect { fill: var(--differs); }
+  .matrix .differs text { fill: var(--differs-ink); }
+  .matrix .unproved rect { fill: var(--unproved); }
+  .matrix .unproved text { fill: var(--unproved-ink); }
+  .matrix .absent rect { fill: var(--absent); }
+  .matrix .absent text { fill: var(--absent-ink); }
 )";
 
 size_t Characters(std::string_view text) {
@@ -77,9 +84,9 @@ int TextWidth(std::string_view text) {
   return static_cast<int>(static_cast<double>(Characters(text)) * kCharacter);
 }
 
-// `text` cut to what fits `width`.
+// A quiet text cut to what fits `width`.
 std::string Fitting(std::string_view text, int width) {
-  const auto most = static_cast<size_t>(width / kCharacter);
+  const auto most = static_cast<size_t>(width / kQuietCharacter);
   if (Characters(text) <= most) return std::string(text);
   return std::string(text.substr(0, most - 1)) + "…";
 }
@@ -99,7 +106,8 @@ class Picture {
         height);
     svg += Text(kMargin, 36, "title", text.title);
     svg += Text(kMargin, 57, "verdict", result.verdict);
-    svg += Text(kMargin, 76, "quiet", text.subject);
+    svg += Text(kMargin, 76, "quiet", Fitting(text.subject, kControlLeft - kMargin));
+    svg += Text(kControlLeft, 76, "quiet", "control");
     return svg + body_ + "</svg>\n";
   }
 

@@ -1,0 +1,178 @@
+// `lockstep verify --matrix`, as a user calls it: every axis in the JSON, the exit codes, the
+// pictures, and what is refused.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ci/lockstep/test_process.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The smallest matrix that has everything: one model, three caches.
+std::vector<std::string> SmallMatrix(std::initializer_list<std::string> more) {
+  std::vector<std::string> args = {"verify",  "--matrix", "--synthetic", "tiny-gqa-9x3-q8_0",
+                                   "-n",      "3",        "--cache",     "simple",
+                                   "--cache", "paged/4",  "--cache",     "quantized/q8_0+q4_0/w4"};
+  args.insert(args.end(), more);
+  return args;
+}
+
+std::string FileText(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string WriteText(std::string_view name, const std::string& text) {
+  return WriteTestFile(name, std::as_bytes(std::span(text)));
+}
+
+// What ci/probe.cc prints in this build.
+std::string ProbeLines() {
+  return RunLockstepCommand({"verify", "--matrix", "--digests", "--probe", "--isa", "scalar"}).out;
+}
+
+// A build that agrees with this one, and one that was made to differ, as ci/compilers writes them.
+std::string CompilerTable() {
+  const std::string lines = ProbeLines();
+  json row = {{"compiler", "c++ 1"}, {"flags", "-O1"}, {"control", false}};
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = lines.find('\n', begin);
+    row["lines"].push_back(lines.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  json control = row;
+  control["control"] = true;
+  std::string line = control["lines"][0];
+  line.back() = line.back() == '0' ? '1' : '0';
+  control["lines"][0] = line;
+  return row.dump() + "\n" + control.dump() + "\n";
+}
+
+const json* Axis(const json& object, const std::string& name) {
+  for (const json& axis : object["axes"]) {
+    if (axis["axis"] == name) return &axis;
+  }
+  return nullptr;
+}
+
+TEST(MatrixCommandTest, EveryAxisIsInTheJson) {
+  const std::string table = WriteText("table.json", CompilerTable());
+  const ProcessResult run = RunLockstepCommand(SmallMatrix({"--json", "--compilers", table}));
+  const json object = json::parse(run.out);
+  EXPECT_EQ(object["seed"], 1);
+  for (const std::string name : {"write-path", "cache", "chunking", "batch", "threads", "isa",
+                                 "compiler", "process", "rollback", "save", "fork"}) {
+    const json* axis = Axis(object, name);
+    ASSERT_NE(axis, nullptr) << name;
+    const bool to_come = name == "batch" || name == "threads";  // the engine runs one at a time
+    EXPECT_TRUE(to_come || (*axis)["control_caught"]) << axis->dump(2);
+    for (const json& cell : (*axis)["cells"]) {
+      const bool here = cell["verdict"] != "not available here";
+      EXPECT_EQ(here, cell.contains("digest")) << cell.dump();
+      EXPECT_EQ(here, cell["comparisons"] > 0) << cell.dump();
+      EXPECT_TRUE(here || cell.contains("detail")) << cell.dump();
+    }
+  }
+  EXPECT_EQ((*Axis(object, "threads"))["cells"].size(), 6u);
+  EXPECT_EQ((*Axis(object, "compiler"))["cells"].size(), 1u);
+}
+
+TEST(MatrixCommandTest, APlantedControlIsADifferenceAndNamesTheCommandThatRepeatsIt) {
+  const ProcessResult run = RunLockstepCommand(
+      SmallMatrix({"--axis", "rollback", "--axis", "fork", "--control", "stale-row"}));
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_TRUE(run.out.starts_with("lockstep verify --matrix: seed 1\n")) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("rollback 1 rejected: DIFFERS"));
+  EXPECT_THAT(run.out, Not(HasSubstr("fork fork: DIFFERS")));
+  const std::string last = "--control stale-row --axis rollback\n";
+  EXPECT_TRUE(run.out.ends_with(last)) << run.out;
+  EXPECT_EQ(run.err, "") << "progress is for a terminal";
+}
+
+TEST(MatrixCommandTest, TheSecondProcessIsComparedAndItsControlFound) {
+  const ProcessResult holds = RunLockstepCommand(SmallMatrix({"--axis", "process"}));
+  EXPECT_EQ(holds.exit_code, 0) << holds.out << holds.err;
+  EXPECT_THAT(holds.out, HasSubstr("process-id caught"));
+  const ProcessResult planted =
+      RunLockstepCommand(SmallMatrix({"--axis", "process", "--control", "process-id"}));
+  EXPECT_EQ(planted.exit_code, 1) << planted.out << planted.err;
+}
+
+TEST(MatrixCommandTest, NothingToCompareIsUnproved) {
+  const ProcessResult run = RunLockstepCommand(SmallMatrix(
+      {"--axis", "write-path", "--cache", "quantized/q8_0+q8_0/w0", "--isa", "scalar"}));
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  const ProcessResult refusing =
+      RunLockstepCommand({"verify", "--matrix", "--synthetic", "tiny-gqa-9x3-q8_0", "--axis",
+                          "write-path", "--cache", "quantized/q8_0+q8_0/w0"});
+  EXPECT_EQ(refusing.exit_code, 3) << "no commit, so its control cannot be seen\n" << refusing.out;
+}
+
+TEST(MatrixCommandTest, BuildsThatDifferAreFound) {
+  std::string table = CompilerTable();
+  const size_t digit = table.find("\",", table.find("\"lines\"")) - 1;
+  table[digit] = table[digit] == '0' ? '1' : '0';
+  const ProcessResult run = RunLockstepCommand(
+      SmallMatrix({"--axis", "compiler", "--compilers", WriteText("bad.json", table)}));
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("compiler c++ 1 -O1: DIFFERS"));
+}
+
+TEST(MatrixCommandTest, AnotherMachinesDigestsAreValuesOfTheIsaAxis) {
+  std::string lines = ProbeLines();
+  const auto run = [&](const std::string& text) {
+    return RunLockstepCommand(SmallMatrix({"--axis", "isa", "--aarch64", WriteText("arm", text)}));
+  };
+  EXPECT_EQ(run(lines).exit_code, 0);
+  EXPECT_THAT(run(lines).out, HasSubstr("aarch64 scalar"));
+  lines[lines.find('\n') - 1] ^= 1;
+  EXPECT_EQ(run(lines).exit_code, 1);
+  EXPECT_EQ(run("no digest\n").exit_code, 2);
+}
+
+TEST(MatrixCommandTest, PicturesAreWholeAndNeedNothingElse) {
+  const std::string svg = WriteText("m.svg", ""), html = WriteText("m.html", "");
+  const std::string file = WriteText("m.json", "");
+  const ProcessResult run = RunLockstepCommand(
+      SmallMatrix({"--axis", "fork", "--svg", svg, "--html", html, "--json-file", file}));
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const std::string picture = FileText(svg);
+  EXPECT_TRUE(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+  EXPECT_THAT(picture, HasSubstr("<title>fork, fork: equal"));
+  EXPECT_THAT(picture, HasSubstr("prefers-color-scheme: dark"));
+  const std::string page = FileText(html);
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr(picture));
+  for (const char* foreign : {"<script", "<link", "src=", "@import", "url("}) {
+    EXPECT_THAT(page, Not(HasSubstr(foreign)));
+  }
+  EXPECT_EQ(json::parse(FileText(file))["outcome"], "equal");
+}
+
+TEST(MatrixCommandTest, WrongUseNamesTheFlag) {
+  EXPECT_EQ(RunLockstepCommand(SmallMatrix({"--axis", "weather"})).exit_code, 2);
+  EXPECT_EQ(RunLockstepCommand(SmallMatrix({"--control", "weather"})).exit_code, 2);
+  EXPECT_EQ(RunLockstepCommand(SmallMatrix({"--plant", "swap-kv:layer=0"})).exit_code, 2);
+  EXPECT_EQ(RunLockstepCommand(SmallMatrix({"--compilers", "absent.json"})).exit_code, 2);
+  const ProcessResult bad =
+      RunLockstepCommand(SmallMatrix({"--compilers", WriteText("bad", "{\"compiler\": 1}\n")}));
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("line 1"));
+  const ProcessResult alone = RunLockstepCommand({"verify", "--axis", "fork"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("--axis"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
