@@ -1,271 +1,188 @@
 #include "engine/model/step.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace lockstep {
-namespace {
-
-float* RowOf(std::span<float> rows, int64_t index, int64_t width) {
-  return rows.data() + index * width;
-}
-
-}  // namespace
 
 void StepRunner::Run(std::span<const StepPiece> pieces) {
-  for (const StepPiece& piece : pieces) {
-    in_ = piece;
-    n_ = static_cast<int32_t>(piece.tokens.size());
-    Embed();
-    for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
-      AttentionBlock(layer);
-      FfnBlock(layer);
+  Begin(pieces);
+  Embed();
+  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    AttentionBlock(layer);
+    FfnBlock(layer);
+  }
+  KeepLastRows();
+}
+
+void StepRunner::Begin(std::span<const StepPiece> pieces) {
+  pieces_.clear();
+  n_ = 0;
+  for (const StepPiece& in : pieces) {
+    const auto count = static_cast<int32_t>(in.tokens.size());
+    pieces_.push_back({.in = in, .first = n_, .count = count, .keys = {}, .values = {}});
+    for (int32_t position : in.positions) {
+      ws_.positions[static_cast<size_t>(n_)] = position;
+      ws_.visible[static_cast<size_t>(n_)] = position + 1;
+      ++n_;
     }
-    if (in_.last) Logits();
   }
 }
 
 void StepRunner::Embed() {
-  const std::span<float> residual = Rows(ws_.residual, config_.dim);
-  const auto dim = static_cast<size_t>(config_.dim);
-  for (size_t t = 0; t < in_.tokens.size(); ++t) {
-    model_.Embed(in_.tokens[t], residual.subspan(t * dim, dim));
+  for (const Piece& piece : pieces_) {
+    kernels_.ForRows(piece.count, config_.dim, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        model_.Embed(piece.in.tokens[static_cast<size_t>(i)],
+                     ws_.residual.Rows(piece.first + i, 1));
+      }
+    });
   }
-  Trace(-1, Stage::kEmbedding, residual, config_.dim);
+  Trace(-1, Stage::kEmbedding, &ws_.residual);
 }
 
 void StepRunner::AttentionBlock(int32_t layer) {
   const LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  const std::span<float> normed = Rows(ws_.normed, config_.dim);
-  NormRows(Rows(ws_.residual, config_.dim), w.attn_norm, normed);
-  Trace(layer, Stage::kAttnNorm, normed, config_.dim);
+  Project(layer);
+  StoreRows(layer);
+  const bool quantize = w.wo.quantized();
+  Attend(layer, quantize);
+  Trace(layer, Stage::kAttention, &ws_.attention);
 
-  const KvRowsInPlace kv = ReserveRows(layer);
-  ProjectAndRotate(layer, kv);
-  StoreRows(layer, kv);
-  Attend(layer);
-
-  const std::span<float> attention = Rows(ws_.attention, config_.q_dim());
-  const std::span<float> projected = Rows(ws_.projected, config_.dim);
-  Matmul(w.wo, Prepare(attention, n_, config_.q_dim(), w.wo.quantized()), projected);
-  AddToResidual(projected);
-  Trace(layer, Stage::kAttnOut, Rows(ws_.residual, config_.dim), config_.dim);
+  const Activations input = {n_, config_.q_dim(), ws_.attention.row(0),
+                             quantize ? ws_.input.data() : nullptr};
+  const Product out = {&w.wo, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data()};
+  kernels_.Multiply(input, {&out, 1});
+  Trace(layer, Stage::kAttnOut, &ws_.residual);
 }
 
 void StepRunner::FfnBlock(int32_t layer) {
   const LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  const std::span<float> normed = Rows(ws_.normed, config_.dim);
-  NormRows(Rows(ws_.residual, config_.dim), w.ffn_norm, normed);
-  Trace(layer, Stage::kFfnNorm, normed, config_.dim);
+  const Activations normed = NormRows(w.ffn_norm, w.w_gate.quantized() || w.w_up.quantized());
+  Trace(layer, Stage::kFfnNorm, &ws_.normed);
 
-  const std::span<float> gate = Rows(ws_.gate, config_.ffn_dim);
-  const std::span<float> up = Rows(ws_.up, config_.ffn_dim);
-  const Activations input =
-      Prepare(normed, n_, config_.dim, w.w_gate.quantized() || w.w_up.quantized());
-  Matmul(w.w_gate, input, gate);
-  Matmul(w.w_up, input, up);
-  for (int32_t t = 0; t < n_; ++t) {
-    float* row = RowOf(gate, t, config_.ffn_dim);
-    kernels_.silu_gate(row, RowOf(up, t, config_.ffn_dim), config_.ffn_dim, row);
-  }
-  Trace(layer, Stage::kFfnHidden, gate, config_.ffn_dim);
+  ActivationBlock* blocks = w.w_down.quantized() ? ws_.hidden.data() : nullptr;
+  kernels_.Gate(normed, {&w.w_gate, &w.w_up, ws_.gate.rows.data(), ws_.up.rows.data(), blocks});
+  Trace(layer, Stage::kFfnHidden, &ws_.gate);
 
-  const std::span<float> projected = Rows(ws_.projected, config_.dim);
-  Matmul(w.w_down, Prepare(gate, n_, config_.ffn_dim, w.w_down.quantized()), projected);
-  AddToResidual(projected);
-  Trace(layer, Stage::kFfnOut, Rows(ws_.residual, config_.dim), config_.dim);
+  const Activations hidden = {n_, config_.ffn_dim, ws_.gate.row(0), blocks};
+  const Product down = {&w.w_down, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data()};
+  kernels_.Multiply(hidden, {&down, 1});
+  Trace(layer, Stage::kFfnOut, &ws_.residual);
 }
 
-void StepRunner::Logits() {
-  const PackedMatrix& output = model_.output();
-  const std::span<float> final = ws_.final.span();
-  kernels_.rms_norm(RowOf(ws_.residual.span(), n_ - 1, config_.dim), model_.output_norm().data(),
-                    config_.dim, config_.rms_eps, final.data());
-  in_.positions = in_.positions.last(1);
-  Trace(config_.num_layers, Stage::kFinalNorm, final, config_.dim);
-  const auto width = static_cast<size_t>(config_.vocab_size);
-  const auto logits = ws_.logits.span().subspan(static_cast<size_t>(in_.sequence) * width, width);
-  Matmul(output, Prepare(final, 1, config_.dim, output.quantized()), logits);
-  Trace(config_.num_layers, Stage::kLogits, logits, config_.vocab_size);
+Activations StepRunner::NormRows(const std::vector<float>& weight, bool quantize) {
+  const int32_t dim = config_.dim;
+  const KernelTable& table = kernels_.table();
+  kernels_.ForRows(n_, dim, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      table.rms_norm(ws_.residual.row(i), weight.data(), dim, config_.rms_eps, ws_.normed.row(i));
+      if (!quantize) continue;
+      table.quantize_activations(ws_.normed.row(i), dim, ws_.input.data() + i * (dim / 32));
+    }
+  });
+  return {n_, dim, ws_.normed.row(0), quantize ? ws_.input.data() : nullptr};
 }
 
-StepRunner::KvRowsInPlace StepRunner::ReserveRows(int32_t layer) {
-  const KvRowsInPlace scratch{Rows(ws_.key, config_.kv_dim()), Rows(ws_.value, config_.kv_dim()),
-                              false};
-  if (in_.cache == nullptr) return scratch;
-  const std::optional<KvSlot> slot = in_.cache->TryReserveSlot(layer, in_.positions);
-  if (!slot) return scratch;
-  if (slot->keys.size() != scratch.keys.size() || slot->values.size() != scratch.values.size()) {
-    throw BrokenCache(
-        layer, fmt::format("the slot has {} and {} floats, {} rows need {}", slot->keys.size(),
-                           slot->values.size(), n_, scratch.keys.size()));
-  }
-  return {slot->keys, slot->values, true};
-}
-
-void StepRunner::ProjectAndRotate(int32_t layer, const KvRowsInPlace& kv) {
+// Q, K and V: projection, bias, adapters, QK-norm, RoPE, in place: in the cache where it grants a
+// slot.
+void StepRunner::Project(int32_t layer) {
   const LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  const std::span<float> query = Rows(ws_.query, config_.q_dim());
-  const Activations input = Prepare(Rows(ws_.normed, config_.dim), n_, config_.dim,
-                                    w.wq.quantized() || w.wk.quantized() || w.wv.quantized());
-  Project(layer, Projection::kQuery, w.wq, w.bq, input, query);
-  Project(layer, Projection::kKey, w.wk, w.bk, input, kv.keys);
-  Project(layer, Projection::kValue, w.wv, w.bv, input, kv.values);
-  Trace(layer, Stage::kQuery, query, config_.q_dim());
-  Trace(layer, Stage::kKey, kv.keys, config_.kv_dim());
-  Trace(layer, Stage::kValue, kv.values, config_.kv_dim());
-
-  NormHeads(query, config_.num_heads, w.q_norm);
-  NormHeads(kv.keys, config_.num_kv_heads, w.k_norm);
-  Rotate(query, config_.num_heads);
-  Rotate(kv.keys, config_.num_kv_heads);
-  Trace(layer, Stage::kQueryRope, query, config_.q_dim());
-  Trace(layer, Stage::kKeyRope, kv.keys, config_.kv_dim());
-}
-
-void StepRunner::StoreRows(int32_t layer, const KvRowsInPlace& kv) {
-  if (in_.cache == nullptr) return;
-  if (kv.in_cache) {
-    in_.cache->CommitSlot(layer, in_.positions);
-  } else {
-    in_.cache->Update(layer, in_.positions, kv.keys, kv.values);
+  const Activations normed =
+      NormRows(w.attn_norm, w.wq.quantized() || w.wk.quantized() || w.wv.quantized());
+  Trace(layer, Stage::kAttnNorm, &ws_.normed);
+  ReserveRows(layer);
+  const auto bias = [](const std::vector<float>& b) { return b.empty() ? nullptr : b.data(); };
+  const Product products[] = {
+      {&w.wq, ws_.query.rows.data(), bias(w.bq), nullptr},
+      {&w.wk, ws_.key_rows.data(), bias(w.bk), nullptr},
+      {&w.wv, ws_.value_rows.data(), bias(w.bv), nullptr},
+  };
+  kernels_.Multiply(normed, products);
+  ApplyHook(layer);
+  Trace(layer, Stage::kQuery, &ws_.query);
+  for (const Piece& piece : pieces_) {
+    TraceRows(piece, layer, Stage::kKey, piece.keys, config_.kv_dim());
+    TraceRows(piece, layer, Stage::kValue, piece.values, config_.kv_dim());
+  }
+  FinishRows(layer);
+  Trace(layer, Stage::kQueryRope, &ws_.query);
+  for (const Piece& piece : pieces_) {
+    TraceRows(piece, layer, Stage::kKeyRope, piece.keys, config_.kv_dim());
   }
 }
 
-void StepRunner::Attend(int32_t layer) {
-  const AttentionShape shape{config_.num_heads, config_.num_kv_heads, config_.head_dim};
-  const std::span<float> query = Rows(ws_.query, config_.q_dim());
-  const std::span<float> out = Rows(ws_.attention, config_.q_dim());
-  if (in_.trace != nullptr) TraceCacheRows(layer);
-  const bool view_per_query = in_.cache != nullptr && in_.cache->view_depends_on_query();
-  if (!view_per_query) ReadView(layer, in_.positions.back(), &view_);
-  for (int32_t t = 0; t < n_; ++t) {
-    const int32_t position = in_.positions[static_cast<size_t>(t)];
-    if (view_per_query) ReadView(layer, position, &view_);
-    const int32_t visible = position + 1;
-    const AttentionQueries queries = {.count = 1,
-                                      .q = RowOf(query, t, config_.q_dim()),
-                                      .out = RowOf(out, t, config_.q_dim()),
-                                      .visible = &visible};
-    kernels_.attention(shape, queries, view_, 0, shape.num_heads, ws_.scratch.data());
-  }
-  Trace(layer, Stage::kAttention, out, config_.q_dim());
-}
-
-void StepRunner::ReadView(int32_t layer, int32_t position, KvView* view) const {
-  if (in_.cache == nullptr) {
-    view->length = n_;
-    view->segments.assign(
-        1, {0, n_, RowType::kF32, RowType::kF32, reinterpret_cast<const std::byte*>(ws_.key.data()),
-            reinterpret_cast<const std::byte*>(ws_.value.data())});
-    return;
-  }
-  if (in_.cache->view_depends_on_query()) {
-    in_.cache->ViewForQuery(layer, position, view);
-  } else {
-    in_.cache->View(layer, view);
-  }
-  // A kernel reads as many rows as it is told to: rows that are not there must not be asked for.
-  if (view->length <= position) {
-    throw BrokenCache(layer, fmt::format("it shows {} rows after the write of position {}",
-                                         view->length, position));
+void StepRunner::ApplyHook(int32_t layer) {
+  if (hook_ == nullptr) return;
+  for (const Piece& piece : pieces_) {
+    const std::span<const float> input = ws_.normed.Rows(piece.first, piece.count);
+    hook_->Apply(layer, Projection::kQuery, input, ws_.query.Rows(piece.first, piece.count),
+                 piece.count);
+    hook_->Apply(layer, Projection::kKey, input, piece.keys, piece.count);
+    hook_->Apply(layer, Projection::kValue, input, piece.values, piece.count);
   }
 }
 
-void StepRunner::Project(int32_t layer, Projection projection, const PackedMatrix& w,
-                         const std::vector<float>& bias, const Activations& input,
-                         std::span<float> out) {
-  Matmul(w, input, out);
-  if (!bias.empty()) {
-    for (int32_t t = 0; t < n_; ++t) {
-      kernels_.add(bias.data(), w.rows(), RowOf(out, t, w.rows()));
+void StepRunner::FinishRows(int32_t layer) {
+  const LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  kernels_.ForRows(n_, config_.q_dim() + config_.kv_dim(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t position = ws_.positions[static_cast<size_t>(i)];
+      FinishHeads(ws_.query.row(i), config_.num_heads, w.q_norm, position);
+      FinishHeads(ws_.key_rows[static_cast<size_t>(i)], config_.num_kv_heads, w.k_norm, position);
     }
-  }
-  if (hook_ != nullptr) hook_->Apply(layer, projection, Rows(ws_.normed, config_.dim), out, n_);
+  });
 }
 
-void StepRunner::NormHeads(std::span<float> rows, int32_t heads, const std::vector<float>& weight) {
-  if (weight.empty()) return;
-  for (int64_t head = 0; head < int64_t{n_} * heads; ++head) {
-    float* row = RowOf(rows, head, config_.head_dim);
-    kernels_.rms_norm(row, weight.data(), config_.head_dim, config_.rms_eps, row);
+void StepRunner::FinishHeads(float* row, int32_t heads, const std::vector<float>& norm,
+                             int32_t position) {
+  const KernelTable& table = kernels_.table();
+  for (int64_t head = 0; !norm.empty() && head < heads; ++head) {
+    float* at = row + head * config_.head_dim;
+    table.rms_norm(at, norm.data(), config_.head_dim, config_.rms_eps, at);
+  }
+  table.rope_interleaved(row, heads, config_.head_dim, config_.rope_dim,
+                         ws_.rope().cos(position).data(), ws_.rope().sin(position).data());
+}
+
+// The last rows of the sequences that end in this step, for Logits.
+void StepRunner::KeepLastRows() {
+  for (const Piece& piece : pieces_) {
+    if (!piece.in.last) continue;
+    const auto sequence = static_cast<size_t>(piece.in.sequence);
+    if (ends_.size() <= sequence) ends_.resize(sequence + 1);
+    ends_[sequence] = {piece.in.trace, piece.in.positions.back()};
+    kernels_.table().rms_norm(ws_.residual.row(piece.first + piece.count - 1),
+                              model_.output_norm().data(), config_.dim, config_.rms_eps,
+                              ws_.final.row(piece.in.sequence));
   }
 }
 
-void StepRunner::Rotate(std::span<float> rows, int32_t heads) {
-  const int64_t width = int64_t{heads} * config_.head_dim;
-  for (int32_t t = 0; t < n_; ++t) {
-    const int32_t position = in_.positions[static_cast<size_t>(t)];
-    kernels_.rope_interleaved(RowOf(rows, t, width), heads, config_.head_dim, config_.rope_dim,
-                              ws_.rope().cos(position).data(), ws_.rope().sin(position).data());
-  }
-}
-
-// The rows of this step as the layer's view shows them: a view of these rows alone, decoded.
-// Only tracing comes here, so it may allocate.
-void StepRunner::TraceCacheRows(int32_t layer) {
-  KvView whole;
-  if (in_.cache != nullptr) {
-    in_.cache->View(layer, &whole);
-  } else {
-    ReadView(layer, in_.positions.back(), &whole);
-  }
-  const int64_t stride = config_.kv_dim();
-  KvView step;
-  auto segment = whole.segments.begin();
-  for (int32_t position : in_.positions) {
-    while (segment != whole.segments.end() && position >= segment->first + segment->count) {
-      ++segment;
+void StepRunner::Logits(int32_t sequences) {
+  const PackedMatrix& output = model_.output();
+  const auto trace = [&](Stage stage, RowBuffer& rows) {
+    for (int32_t i = 0; i < sequences; ++i) {
+      const End& end = ends_[static_cast<size_t>(i)];
+      if (end.trace == nullptr) continue;
+      end.trace->OnStage(
+          {config_.num_layers, stage, {&end.position, 1}, rows.Rows(i, 1), rows.width});
     }
-    if (segment == whole.segments.end()) {
-      throw BrokenCache(layer, fmt::format("it shows {} rows after the write of position {}",
-                                           whole.length, position));
-    }
-    KvSegment row = *segment;
-    row.keys += (position - segment->first) * RowBytes(row.key_type, stride);
-    row.values += (position - segment->first) * RowBytes(row.value_type, stride);
-    row.first = step.length++;
-    row.count = 1;
-    step.segments.push_back(row);
+  };
+  trace(Stage::kFinalNorm, ws_.final);
+  const bool quantize = output.quantized();
+  for (int32_t i = 0; quantize && i < sequences; ++i) {
+    kernels_.table().quantize_activations(ws_.final.row(i), config_.dim,
+                                          ws_.final_input.data() + i * (config_.dim / 32));
   }
-  const KvRows rows = DecodeRows(step, stride);
-  Trace(layer, Stage::kCacheKey, rows.keys, stride);
-  Trace(layer, Stage::kCacheValue, rows.values, stride);
+  const Activations input = {sequences, config_.dim, ws_.final.row(0),
+                             quantize ? ws_.final_input.data() : nullptr};
+  const Product product = {&output, ws_.logits.rows.data(), nullptr, nullptr};
+  kernels_.Multiply(input, {&product, 1});
+  trace(Stage::kLogits, ws_.logits);
 }
 
-Activations StepRunner::Prepare(std::span<const float> rows, int32_t n, int32_t cols,
-                                bool quantize) {
-  Activations x;
-  x.tokens = n;
-  x.cols = cols;
-  x.values = rows.data();
-  if (!quantize) return x;
-  const int32_t blocks = cols / 32;
-  for (int64_t t = 0; t < n; ++t) {
-    kernels_.quantize_activations(rows.data() + t * cols, cols, ws_.blocks.data() + t * blocks);
-  }
-  x.blocks = ws_.blocks.data();
-  return x;
-}
-
-void StepRunner::Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out) {
-  rows_.clear();
-  for (int32_t t = 0; t < x.tokens; ++t) rows_.push_back(RowOf(out, t, w.rows()));
-  kernels_.matmul(w, x, 0, w.groups(), rows_.data());
-}
-
-void StepRunner::NormRows(std::span<const float> rows, const std::vector<float>& weight,
-                          std::span<float> out) const {
-  for (int64_t t = 0; t < n_; ++t) {
-    kernels_.rms_norm(rows.data() + t * config_.dim, weight.data(), config_.dim, config_.rms_eps,
-                      out.data() + t * config_.dim);
-  }
-}
-
-void StepRunner::AddToResidual(std::span<const float> rows) {
-  for (int64_t t = 0; t < n_; ++t) {
-    kernels_.add(rows.data() + t * config_.dim, config_.dim, ws_.residual.data() + t * config_.dim);
+void StepRunner::Trace(int32_t layer, Stage stage, RowBuffer* buffer) const {
+  for (const Piece& piece : pieces_) {
+    TraceRows(piece, layer, stage, buffer->Rows(piece.first, piece.count), buffer->width);
   }
 }
 

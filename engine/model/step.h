@@ -1,4 +1,4 @@
-// One internal step of the forward pass: at most max_step_tokens tokens through every layer.
+// One internal step of the forward pass: the rows of one or several sequences through every layer.
 #ifndef LOCKSTEP_ENGINE_MODEL_STEP_H_
 #define LOCKSTEP_ENGINE_MODEL_STEP_H_
 
@@ -8,73 +8,99 @@
 
 #include "caches/kv_cache.h"
 #include "engine/model/batch.h"
+#include "engine/model/team_kernels.h"
 #include "engine/model/workspace.h"
+#include "engine/thread_team.h"
 #include "engine/transformer.h"
 
 namespace lockstep {
 
+// Caches, traces and the hook are called by the caller's thread alone, sequences in order. The team
+// works between these calls.
 class StepRunner {
  public:
   StepRunner(const Model& model, const KernelTable& kernels, const ProjectionHook* hook,
-             Workspace* workspace)
-      : model_(model), config_(model.config()), kernels_(kernels), hook_(hook), ws_(*workspace) {}
+             ThreadTeam* team, Workspace* workspace)
+      : model_(model),
+        config_(model.config()),
+        shape_{config_.num_heads, config_.num_kv_heads, config_.head_dim},
+        hook_(hook),
+        kernels_(kernels, team),
+        ws_(*workspace) {}
 
-  // REQUIRES: room in the workspace, valid input. Logits land in the workspace.
+  // Room for queries that see at most `visible` rows.
+  void ReserveVisible(int32_t visible) { kernels_.ReserveScratch(shape_, visible); }
+
+  // REQUIRES: room in the workspace, valid input.
   void Run(std::span<const StepPiece> pieces);
 
+  // The logits of sequences [0, sequences), into the workspace. REQUIRES: the last piece of each
+  // has run.
+  void Logits(int32_t sequences);
+
  private:
-  // Where a layer's new K and V rows are computed: a slot of the cache, or scratch.
-  struct KvRowsInPlace {
-    std::span<float> keys;    // [n, kv_dim]
-    std::span<float> values;  // [n, kv_dim]
+  // One sequence's rows of the step.
+  struct Piece {
+    StepPiece in;
+    int32_t first = 0;  // row in the workspace
+    int32_t count = 0;
+    std::span<float> keys;  // of the layer in progress: a slot of the cache, or scratch
+    std::span<float> values;
     bool in_cache = false;
   };
 
+  // Where a sequence ended.
+  struct End {
+    TraceSink* trace = nullptr;
+    int32_t position = 0;
+  };
+
+  void Begin(std::span<const StepPiece> pieces);
   void Embed();
   void AttentionBlock(int32_t layer);
   void FfnBlock(int32_t layer);
-  void Logits();
+  void KeepLastRows();
 
-  KvRowsInPlace ReserveRows(int32_t layer);
-  void ProjectAndRotate(int32_t layer, const KvRowsInPlace& kv);
-  void StoreRows(int32_t layer, const KvRowsInPlace& kv);
-  void Attend(int32_t layer);
+  // step_kv.cc: all that touches a cache.
+  void ReserveRows(int32_t layer);
+  void ReserveRows(int32_t layer, Piece* piece);
+  void StoreRows(int32_t layer);
+  void Attend(int32_t layer, bool quantize);
+  void AttendTiles(bool quantize);
+  void AddTiles(int32_t layer, const Piece& piece, bool quantize);
+  KvView* NextView(bool quantize);
+  void ReadView(int32_t layer, const Piece& piece, int32_t position, KvView* view) const;
+  void TraceCacheRows(int32_t layer, const Piece& piece);
 
-  void Project(int32_t layer, Projection projection, const PackedMatrix& w,
-               const std::vector<float>& bias, const Activations& input, std::span<float> out);
-  void NormHeads(std::span<float> rows, int32_t heads, const std::vector<float>& weight);
-  void Rotate(std::span<float> rows, int32_t heads);
-  void ReadView(int32_t layer, int32_t position, KvView* view) const;
-  void TraceCacheRows(int32_t layer);
+  void Project(int32_t layer);
+  void ApplyHook(int32_t layer);
+  void FinishRows(int32_t layer);
+  void FinishHeads(float* row, int32_t heads, const std::vector<float>& norm, int32_t position);
+  // The normed residual rows, quantized when a matrix that reads them is.
+  Activations NormRows(const std::vector<float>& weight, bool quantize);
 
-  // rows [n, cols]; the Q8 form is made only when a consumer is quantized.
-  Activations Prepare(std::span<const float> rows, int32_t n, int32_t cols, bool quantize);
-  void Matmul(const PackedMatrix& w, const Activations& x, std::span<float> out);
-  void NormRows(std::span<const float> rows, const std::vector<float>& weight,
-                std::span<float> out) const;
-  void AddToResidual(std::span<const float> rows);
-
-  void Trace(int32_t layer, Stage stage, std::span<const float> rows, int64_t width) const {
-    if (in_.trace != nullptr) [[unlikely]] {
-      in_.trace->OnStage({layer, stage, in_.positions, rows, width});
+  void Trace(int32_t layer, Stage stage, RowBuffer* buffer) const;
+  static void TraceRows(const Piece& piece, int32_t layer, Stage stage, std::span<const float> rows,
+                        int64_t width) {
+    if (piece.in.trace != nullptr) [[unlikely]] {
+      piece.in.trace->OnStage({layer, stage, piece.in.positions, rows, width});
     }
-  }
-
-  // The first n rows of a workspace buffer.
-  std::span<float> Rows(AlignedBuffer<float>& buffer, int64_t width) const {
-    return buffer.span().first(static_cast<size_t>(n_ * width));
   }
 
   const Model& model_;
   const ModelConfig& config_;
-  const KernelTable& kernels_;
+  const AttentionShape shape_;
   const ProjectionHook* hook_;
+  TeamKernels kernels_;
   Workspace& ws_;
 
-  StepPiece in_;
-  int32_t n_ = 0;             // tokens of the step in progress
-  std::vector<float*> rows_;  // of a matmul's output
-  KvView view_;               // reused, so that reading does not allocate once it has grown
+  // All reused, so that a step allocates nothing once they have grown.
+  std::vector<Piece> pieces_;
+  std::vector<End> ends_;  // of each sequence
+  int32_t n_ = 0;          // rows of the step in progress
+  std::vector<KvView> views_;
+  size_t views_used_ = 0;
+  std::vector<AttentionTile> tiles_;
 };
 
 }  // namespace lockstep

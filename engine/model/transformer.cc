@@ -35,7 +35,7 @@ class Transformer::Impl {
         max_step_tokens_(options.max_step_tokens),
         team_(options.threads),
         workspace_(model_->config()),
-        runner_(*model_, kernels_, options.hook, &workspace_) {
+        runner_(*model_, kernels_, options.hook, &team_, &workspace_) {
     if (max_step_tokens_ < 1) {
       throw std::invalid_argument("transformer: max_step_tokens must be at least 1");
     }
@@ -56,6 +56,7 @@ class Transformer::Impl {
       for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
         runner_.Run(pieces);
       }
+      runner_.Logits(sequences);
     } catch (...) {
       plan_.RollBack();
       throw;
@@ -77,6 +78,7 @@ class Transformer::Impl {
     Reserve(count, 1, count, config.context_length);
     const StepPiece piece = {tokens, positions_, nullptr, trace, 0, true};
     runner_.Run({&piece, 1});
+    runner_.Logits(1);
     return Logits(1);
   }
 
@@ -90,12 +92,14 @@ class Transformer::Impl {
     workspace_.ReserveSequences(sequences);
     int64_t room = kFirstPositions;
     while (room < positions) room *= 2;
-    workspace_.ReservePositions(static_cast<int32_t>(std::min<int64_t>(room, position_limit)));
+    const auto limited = static_cast<int32_t>(std::min<int64_t>(room, position_limit));
+    workspace_.ReservePositions(limited);
+    runner_.ReserveVisible(limited);
   }
 
   std::span<const float> Logits(int32_t sequences) const {
-    return workspace_.logits.span().first(static_cast<size_t>(sequences) *
-                                          static_cast<size_t>(model_->config().vocab_size));
+    return workspace_.logits.values.span().first(static_cast<size_t>(sequences) *
+                                                 static_cast<size_t>(model_->config().vocab_size));
   }
 
   std::shared_ptr<const Model> model_;

@@ -4,34 +4,48 @@
 
 namespace lockstep {
 
-Workspace::Workspace(const ModelConfig& config)
-    : final(config.dim), logits(config.vocab_size), config_(config) {}
+RowBuffer::RowBuffer(int64_t row_count, int64_t row_width)
+    : width(row_width), values(row_count * row_width), rows(static_cast<size_t>(row_count)) {
+  for (int64_t i = 0; i < row_count; ++i) rows[static_cast<size_t>(i)] = row(i);
+}
 
 void Workspace::ReserveTokens(int32_t tokens) {
   if (tokens <= tokens_) return;
-  const auto rows = [&](int64_t width) { return AlignedBuffer<float>(tokens * width); };
   // Zero until all have grown: after an allocation that failed half way, the next call starts anew.
   tokens_ = 0;
-  residual = rows(config_.dim);
-  normed = rows(config_.dim);
-  query = rows(config_.q_dim());
-  key = rows(config_.kv_dim());
-  value = rows(config_.kv_dim());
-  attention = rows(config_.q_dim());
-  gate = rows(config_.ffn_dim);
-  up = rows(config_.ffn_dim);
-  projected = rows(config_.dim);
-  const int64_t widest = std::max({config_.dim, config_.q_dim(), config_.ffn_dim});
-  blocks = AlignedBuffer<ActivationBlock>(tokens * (widest / 32));
+  const auto count = static_cast<size_t>(tokens);
+  residual = RowBuffer(tokens, config_.dim);
+  normed = RowBuffer(tokens, config_.dim);
+  query = RowBuffer(tokens, config_.q_dim());
+  key = RowBuffer(tokens, config_.kv_dim());
+  value = RowBuffer(tokens, config_.kv_dim());
+  attention = RowBuffer(tokens, config_.q_dim());
+  gate = RowBuffer(tokens, config_.ffn_dim);
+  up = RowBuffer(tokens, config_.ffn_dim);
+  projected = RowBuffer(tokens, config_.dim);
+  key_rows.resize(count);
+  value_rows.resize(count);
+  positions.resize(count);
+  visible.resize(count);
+  const int64_t widest = std::max(config_.dim, config_.q_dim());
+  input = AlignedBuffer<ActivationBlock>(tokens * (widest / 32));
+  hidden = AlignedBuffer<ActivationBlock>(tokens * int64_t{config_.ffn_dim / 32});
   tokens_ = tokens;
 }
 
-void Workspace::ReservePositions(int32_t positions) {
-  if (positions <= positions_) return;
-  scratch = AlignedBuffer<float>(
-      AttentionScratch({config_.num_heads, config_.num_kv_heads, config_.head_dim}, positions));
-  rope_.emplace(config_.rope_dim, config_.rope_theta, positions);
-  positions_ = positions;
+void Workspace::ReserveSequences(int32_t sequences) {
+  if (sequences <= sequences_) return;
+  sequences_ = 0;
+  final = RowBuffer(sequences, config_.dim);
+  final_input = AlignedBuffer<ActivationBlock>(sequences * int64_t{config_.dim / 32});
+  logits = RowBuffer(sequences, config_.vocab_size);
+  sequences_ = sequences;
+}
+
+void Workspace::ReservePositions(int32_t positions_needed) {
+  if (positions_needed <= positions_) return;
+  rope_.emplace(config_.rope_dim, config_.rope_theta, positions_needed);
+  positions_ = positions_needed;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "caches/aligned_buffer.h"
 #include "engine/kernels.h"
@@ -12,46 +13,65 @@
 
 namespace lockstep {
 
+// Rows of one width, and a pointer to each, as the kernels take their outputs.
+struct RowBuffer {
+  RowBuffer() = default;
+  RowBuffer(int64_t rows, int64_t row_width);
+
+  float* row(int64_t index) { return values.data() + index * width; }
+  std::span<float> Rows(int64_t first, int64_t count) {
+    return values.span().subspan(static_cast<size_t>(first * width),
+                                 static_cast<size_t>(count * width));
+  }
+
+  int64_t width = 0;
+  AlignedBuffer<float> values;  // [rows, width]
+  std::vector<float*> rows;
+};
+
 class Workspace {
  public:
-  explicit Workspace(const ModelConfig& config);
+  explicit Workspace(const ModelConfig& config) : config_(config) {}
 
-  // Room for steps of `tokens` tokens. What the buffers held is lost when they grow.
+  // Room for steps of `tokens` rows. What the buffers held is lost when they grow.
   void ReserveTokens(int32_t tokens);
-  // Room for the logits of `sequences` sequences.
-  void ReserveSequences(int32_t sequences) {
-    if (sequences <= sequences_) return;
-    logits = AlignedBuffer<float>(int64_t{sequences} * config_.vocab_size);
-    sequences_ = sequences;
-  }
-  // Room for positions below `positions`: attention scores and RoPE angles.
+  // Room for the results of `sequences` sequences.
+  void ReserveSequences(int32_t sequences);
+  // Room for the angles of positions below `positions`.
   void ReservePositions(int32_t positions);
 
   const RopeTable& rope() const { return *rope_; }
 
-  // [tokens, width] each, row after row.
-  AlignedBuffer<float> residual;   // dim
-  AlignedBuffer<float> normed;     // dim
-  AlignedBuffer<float> query;      // q_dim
-  AlignedBuffer<float> key;        // kv_dim; unused where the cache grants a slot
-  AlignedBuffer<float> value;      // kv_dim; the same
-  AlignedBuffer<float> attention;  // q_dim
-  AlignedBuffer<float> gate;       // ffn_dim
-  AlignedBuffer<float> up;         // ffn_dim
-  AlignedBuffer<float> projected;  // dim, what a sublayer adds to the residual
+  // One row a token.
+  RowBuffer residual;   // [tokens, dim]
+  RowBuffer normed;     // [tokens, dim]
+  RowBuffer query;      // [tokens, q_dim]
+  RowBuffer key;        // [tokens, kv_dim], used where the cache grants no slot
+  RowBuffer value;      // the same
+  RowBuffer attention;  // [tokens, q_dim]
+  RowBuffer gate;       // [tokens, ffn_dim]
+  RowBuffer up;         // [tokens, ffn_dim]
+  RowBuffer projected;  // [tokens, dim], what a sublayer adds to the residual
 
-  // The Q8 form of the current matmul input, for quantized weights.
-  AlignedBuffer<ActivationBlock> blocks;  // [tokens, widest input / 32]
+  std::vector<float*> key_rows;  // [tokens], where a layer's K rows are computed: slot or scratch
+  std::vector<float*> value_rows;
+  std::vector<int32_t> positions;  // [tokens]
+  std::vector<int32_t> visible;    // [tokens], rows that each query sees
 
-  AlignedBuffer<float> scratch;  // of attention
-  AlignedBuffer<float> final;    // [dim], the last token's normed residual
-  AlignedBuffer<float> logits;   // [sequences, vocab_size]
+  // Matmul inputs quantized. Two, because the gate writes one while it reads the other.
+  AlignedBuffer<ActivationBlock> input;   // [tokens, the larger of dim and q_dim / 32]
+  AlignedBuffer<ActivationBlock> hidden;  // [tokens, ffn_dim / 32]
+
+  // One row a sequence.
+  RowBuffer final;                             // [sequences, dim], the last token, normed
+  AlignedBuffer<ActivationBlock> final_input;  // [sequences, dim / 32]
+  RowBuffer logits;                            // [sequences, vocab_size]
 
  private:
   const ModelConfig& config_;
   int32_t tokens_ = 0;
   int32_t positions_ = 0;
-  int32_t sequences_ = 1;
+  int32_t sequences_ = 0;
   std::optional<RopeTable> rope_;
 };
 
