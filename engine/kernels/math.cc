@@ -97,6 +97,11 @@ void CheckFloatingPointEnvironment() {
   LS_CHECK(subnormal * 0x1p+24f == 0x1p-125f, "subnormal operands are read as zero");
   volatile double subnormal64 = internal::DoubleOf(1u);
   LS_CHECK(subnormal64 * 0x1p+53 == 0x1p-1021, "subnormal doubles are read as zero");
+#if defined(__aarch64__)
+  // What the kernels of neon_table.h widen halves with.
+  volatile auto half = __builtin_bit_cast(__fp16, uint16_t{0x7c00});
+  LS_CHECK(static_cast<float>(half) == __builtin_inff(), "binary16 is read without infinities");
+#endif
   volatile float a = 0x1.001p+0f;  // 1 + 2^-12: the square needs 25 bits
   LS_CHECK(a * a - 0x1.002p+0f == 0.0f, "the compiler contracts a * b + c");
 }

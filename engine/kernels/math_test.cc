@@ -6,7 +6,6 @@
 #include <mpfr.h>
 
 #include <bit>
-#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,10 +13,6 @@
 
 #include "caches/digest.h"
 #include "caches/random.h"
-
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 namespace lockstep {
 namespace {
@@ -245,34 +240,6 @@ TEST(MathDeathTest, ArgumentsOutsideTheDomain) {
   EXPECT_DEATH(CanonicalPow(0.0, 2.0), "0\\^2");
   EXPECT_DEATH(CanonicalPow(-1.0, 2.0), "-1\\^2");
   EXPECT_DEATH(CanonicalPow(10.0, 400.0), "leaves the range");
-}
-
-TEST(FloatingPointEnvironmentTest, AcceptsTheSpecifiedAndAbortsOnAnyOther) {
-  CheckFloatingPointEnvironment();
-  for (int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
-    EXPECT_DEATH(
-        {
-          std::fesetround(mode);
-          CheckFloatingPointEnvironment();
-        },
-        "rounding of float")
-        << mode;
-  }
-#if defined(__SSE2__)
-  constexpr unsigned kDenormalsAreZero = 0x0040, kFlushToZero = 0x8000;
-  EXPECT_DEATH(
-      {
-        _mm_setcsr(_mm_getcsr() | kFlushToZero);
-        CheckFloatingPointEnvironment();
-      },
-      "subnormal results");
-  EXPECT_DEATH(
-      {
-        _mm_setcsr(_mm_getcsr() | kDenormalsAreZero);
-        CheckFloatingPointEnvironment();
-      },
-      "subnormal operands");
-#endif
 }
 
 }  // namespace
