@@ -48,6 +48,12 @@ inline constexpr bool kHardwareFma = false;
 inline float Fma(float a, float b, float c) { return EmulatedFma(a, b, c); }
 #endif
 
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+inline constexpr bool kByteDots = true;
+#else
+inline constexpr bool kByteDots = false;
+#endif
+
 // binary16 to binary32, exact; a NaN stays a NaN.
 inline float WidenF16(uint16_t half) {
   const uint32_t magnitude = half & 0x7fffu;

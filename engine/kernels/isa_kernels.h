@@ -22,6 +22,8 @@ struct PackedView {
   const uint8_t* bytes;  // [groups, group_bytes], see packed_layout.h
 };
 
+namespace {
+
 // The first byte of a group. The lines of a half-precision group are 64 bytes apart: its partner's
 // values lie between.
 inline const uint8_t* GroupOf(const PackedView& w, int32_t group) {
@@ -29,11 +31,14 @@ inline const uint8_t* GroupOf(const PackedView& w, int32_t group) {
   return w.bytes + GroupAt(halves, group, w.group_bytes);
 }
 
+}  // namespace
+
 // The functions of KernelTable, with the same contracts.
 struct IsaKernels {
   const char* name;
   int32_t vector_bytes;  // what the translation unit was really compiled for
   bool hardware_fma;
+  bool byte_dots;  // instructions for dot products of bytes
   void (*matmul)(const PackedView& w, const Activations& x, int32_t group_begin, int32_t group_end,
                  float* const* y);
   void (*quantize_activations)(const float* x, int32_t cols, ActivationBlock* blocks);
@@ -53,6 +58,9 @@ extern const IsaKernels kScalarKernels;
 extern const IsaKernels kAvx2Kernels;
 extern const IsaKernels kAvx512Kernels;
 extern const IsaKernels kAvx512VnniKernels;
+#elif defined(__aarch64__)
+extern const IsaKernels kNeonKernels;
+extern const IsaKernels kNeonDotprodKernels;
 #endif
 
 }  // namespace lockstep::internal

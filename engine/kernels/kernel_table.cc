@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include <array>
@@ -121,6 +123,10 @@ std::vector<const KernelTable*> FindKernels() {
   if (avx2 && avx512) tables.push_back(TableOf<internal::kAvx512Kernels>());
   const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
   if (avx2 && vnni) tables.push_back(TableOf<internal::kAvx512VnniKernels>());
+#elif defined(__aarch64__)
+  tables.push_back(TableOf<internal::kNeonKernels>());
+  const bool dot_products = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  if (dot_products) tables.push_back(TableOf<internal::kNeonDotprodKernels>());
 #endif
   return tables;
 }

@@ -91,6 +91,15 @@ TEST(KernelTableTest, EachTableIsCompiledForItsInstructionSet) {
   EXPECT_STREQ(internal::kAvx512Kernels.name, "avx512");
   EXPECT_EQ(internal::kAvx512Kernels.vector_bytes, 64);
   EXPECT_TRUE(internal::kAvx512Kernels.hardware_fma);
+  EXPECT_FALSE(internal::kAvx512Kernels.byte_dots);
+  EXPECT_STREQ(internal::kAvx512VnniKernels.name, "avx512vnni");
+  EXPECT_TRUE(internal::kAvx512VnniKernels.byte_dots);
+#elif defined(__aarch64__)
+  EXPECT_TRUE(internal::kScalarKernels.hardware_fma);
+  EXPECT_STREQ(internal::kNeonKernels.name, "neon");
+  EXPECT_FALSE(internal::kNeonKernels.byte_dots);
+  EXPECT_STREQ(internal::kNeonDotprodKernels.name, "neon_dotprod");
+  EXPECT_TRUE(internal::kNeonDotprodKernels.byte_dots);
 #endif
 }
 

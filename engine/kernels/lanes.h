@@ -1,6 +1,6 @@
 // Sixteen floats at once, in vectors as wide as the instruction set compiled for has them: the 16
 // lanes of tree16, the 16 output rows of a group. Generic vectors of g++ and clang; an intrinsic
-// only where they have no word for it (halves, fma).
+// only where they have no word for it (fma).
 //
 // Internal linkage and no standard library, for the reasons of bits.h.
 #ifndef LOCKSTEP_ENGINE_KERNELS_LANES_H_
@@ -11,7 +11,7 @@
 
 #include "engine/kernels/bits.h"
 
-#if defined(__F16C__)
+#if defined(__FMA__)
 #include <immintrin.h>
 #endif
 
@@ -108,71 +108,6 @@ inline Lanes operator/(const Lanes& a, const Lanes& b) {
 inline Lanes NegateLanes(const Lanes& a) {
   Lanes x;
   for (int p = 0; p < kParts; ++p) x.part[p] = -a.part[p];
-  return x;
-}
-
-// 16 halves, zero-extended.
-inline void LoadHalves(const uint8_t* from, Ints (&out)[kParts]) {
-#if defined(__AVX2__)
-  using Halves = uint16_t __attribute__((vector_size(kVectorBytes / 2)));
-  for (int p = 0; p < kParts; ++p) {
-    Halves halves;
-    __builtin_memcpy(&halves, from + p * (kVectorBytes / 2), sizeof halves);
-    out[p] = __builtin_convertvector(halves, Ints);
-  }
-#else
-  const Shorts8 zero = {};
-  for (int p = 0; p < kParts; p += 2) {
-    Shorts8 v;
-    __builtin_memcpy(&v, from + p * 8, sizeof v);
-    out[p] = __builtin_bit_cast(Ints, __builtin_shufflevector(v, zero, 0, 8, 1, 9, 2, 10, 3, 11));
-    out[p + 1] =
-        __builtin_bit_cast(Ints, __builtin_shufflevector(v, zero, 4, 12, 5, 13, 6, 14, 7, 15));
-  }
-#endif
-}
-
-// WidenF16 of 16 halves.
-#if defined(__F16C__)
-inline Lanes WidenHalves(const uint8_t* from) {
-  Lanes x;
-  for (int p = 0; p < kParts; ++p) {
-    const uint8_t* at = from + p * (kVectorBytes / 2);
-#if defined(__AVX512BW__)
-    x.part[p] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-#else
-    x.part[p] = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-#endif
-  }
-  return x;
-}
-#else
-inline Lanes WidenHalves(const uint8_t* from) {
-  Ints halves[kParts];
-  LoadHalves(from, halves);
-  Lanes x;
-  for (int p = 0; p < kParts; ++p) {
-    const Ints magnitude = halves[p] & 0x7fff;
-    const Ints sign = (halves[p] & 0x8000) << 16;
-    const Ints normal = (magnitude << 13) + (112 << 23);
-    const Ints special = normal + (112 << 23);
-    const Floats small = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;
-    const Ints finite = magnitude < 0x400 ? __builtin_bit_cast(Ints, small) : normal;
-    const Ints value = magnitude >= 0x7c00 ? special : finite;
-    x.part[p] = __builtin_bit_cast(Floats, value | sign);
-  }
-  return x;
-}
-#endif
-
-// WidenBF16 of 16 halves.
-inline Lanes WidenBrainHalves(const uint8_t* from) {
-  Ints halves[kParts];
-  LoadHalves(from, halves);
-  Lanes x;
-  for (int p = 0; p < kParts; ++p) {
-    x.part[p] = __builtin_bit_cast(Floats, halves[p] << 16);
-  }
   return x;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/kernels/halves.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
@@ -186,6 +187,23 @@ inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t 
   return chains;
 }
 
+// The outputs of group g of T tokens from token `first` on; padding rows are dropped.
+template <size_t T>
+inline void StoreGroup(const PackedView& w, const Lanes (&sums)[T], int32_t g, int64_t first,
+                       float* const* y) {
+  const int32_t rows_left = w.rows - g * kRows;
+  for (size_t t = 0; t < T; ++t) {
+    float* out = y[first + static_cast<int64_t>(t)] + int64_t{g} * kRows;
+    if (rows_left >= kRows) {
+      StoreLanes(sums[t], out);
+    } else {
+      float rows[kRows];
+      StoreLanes(sums[t], rows);
+      for (int32_t r = 0; r < rows_left; ++r) out[r] = rows[r];
+    }
+  }
+}
+
 // Group g of the outputs of T tokens from token `first` on.
 template <GgmlType kType, size_t T>
 [[gnu::noinline]] void MatmulTile(const PackedView& w, const Activations& x, int32_t g,
@@ -197,17 +215,7 @@ template <GgmlType kType, size_t T>
   } else {
     chains = FloatGroup<kType, T>(group, x.cols, x.values + first * x.cols);
   }
-  const int32_t rows_left = w.rows - g * kRows;
-  for (size_t t = 0; t < T; ++t) {
-    float* out = y[first + static_cast<int64_t>(t)] + int64_t{g} * kRows;
-    if (rows_left >= kRows) {
-      StoreLanes(chains.sum[t], out);
-    } else {
-      float sums[kRows];
-      StoreLanes(chains.sum[t], sums);
-      for (int32_t r = 0; r < rows_left; ++r) out[r] = sums[r];
-    }
-  }
+  StoreGroup(w, chains.sum, g, first, y);
 }
 
 // Tokens [first, first + count) of group g. REQUIRES: 0 < count <= T.

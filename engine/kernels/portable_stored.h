@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/kernels/attention_tile.h"
+#include "engine/kernels/halves.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"

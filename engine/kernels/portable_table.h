@@ -15,6 +15,7 @@ constexpr IsaKernels PortableKernels(const char* name) {
       .name = name,
       .vector_bytes = kVectorBytes,
       .hardware_fma = kHardwareFma,
+      .byte_dots = kByteDots,
       .matmul = Matmul,
       .quantize_activations = QuantizeActivations,
       .rms_norm = RmsNorm,
