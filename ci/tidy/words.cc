@@ -16,7 +16,7 @@ enum class Scope {
   kClockless,    // C++ code but engine/stopwatch.h and reports/, tests aside
   kOutput,       // C++ code, tests aside
   kBuild,        // CMake files, presets and scripts
-  kBuildBits,    // the same but ci/compilers, whose control has to compute other bits
+  kBuildBits,    // the same but the scripts whose controls have to compute other bits
   kAnyText,      // every line of every text, comments and literals included
   kNoTest,       // the same, tests aside
 };
@@ -93,7 +93,8 @@ bool InScope(const SourceFile& file, Scope scope) {
     case Scope::kOutput:
       return cpp && !file.is_test();
     case Scope::kBuildBits:
-      return file.path != "ci/compilers" && InScope(file, Scope::kBuild);
+      return file.path != "ci/compilers" && file.path != "ci/aarch64" &&
+             InScope(file, Scope::kBuild);
     case Scope::kBuild:
       return file.language == Language::kCMake || file.language == Language::kShell ||
              file.path == "CMakePresets.json";

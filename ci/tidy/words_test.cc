@@ -91,6 +91,7 @@ TEST(TidyWordsTest, LooksLikeABannedWordAndIsNone) {
       {"oracle/a.cc", "uptime(1); lifetime(2); x.time();"},
       {"oracle/a.cc", "static_assert(x > 0);"},
       {"oracle/a.cc", "using namespace std::literals;"},
+      {"ci/aarch64", "#!/bin/sh\nreorder='-O3;-fassociative-math'"},
       {"ci/CMakeLists.txt", "# no file(GLOB), no FetchContent, no -ffast-math"},
       {"ci/CMakeLists.txt", "target_compile_options(x PRIVATE -mavx2 -ffp-contract=off)"},
       {"ci/a.cc",
