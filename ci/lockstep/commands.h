@@ -14,10 +14,11 @@ Command ConformCommand();
 Command ReplayCommand();
 Command FuzzCommand();
 Command DoctorCommand();
+Command SynthCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {RunCommand(),    VerifyCommand(), ConformCommand(),
-          ReplayCommand(), FuzzCommand(),   DoctorCommand()};
+  return {RunCommand(),  VerifyCommand(), ConformCommand(), ReplayCommand(),
+          FuzzCommand(), DoctorCommand(), SynthCommand()};
 }
 
 }  // namespace lockstep::cli

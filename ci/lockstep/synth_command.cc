@@ -1,0 +1,42 @@
+// lockstep synth: writes a synthetic model to a file, for engines that read files.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "caches/digest.h"
+#include "caches/error.h"
+#include "caches/file_io.h"
+#include "ci/lockstep/commands.h"
+#include "engine/synthetic.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct SynthOptions {
+  std::string preset = "smollm-135m";
+  uint64_t seed = 1;
+  std::string out;
+};
+
+ExitCode Synth(const SynthOptions& options) {
+  const std::vector<std::byte> image =
+      MakeSyntheticImage(SyntheticPreset(options.preset), options.seed);
+  WriteWholeFile(options.out, image);
+  fmt::print("{}: {} bytes, preset {}, seed {}, digest {}\n", options.out, image.size(),
+             options.preset, options.seed, DigestOfBytes(image).Hex());
+  return ExitCode::kHolds;
+}
+
+}  // namespace
+
+Command SynthCommand() {
+  const auto options = std::make_shared<SynthOptions>();
+  return {"synth",
+          "Write a synthetic model to a GGUF file",
+          {{"--preset", "NAME", "which one", &options->preset},
+           {"--seed", "SEED", "seed of its weights", &options->seed},
+           {"--out", "FILE", "file to write", &options->out, true}},
+          [options] { return Synth(*options); }};
+}
+
+}  // namespace lockstep::cli
