@@ -17,6 +17,7 @@ namespace lockstep {
 struct LimitOptions {
   int64_t read_bytes = int64_t{256} << 20;  // far more than the caches hold
   double seconds = 0.003;                   // of one attempt at an arithmetic peak, about
+  int attempts = 4;                         // the best one counts
 };
 
 class MachineLimits {

@@ -15,10 +15,11 @@ Command ReplayCommand();
 Command FuzzCommand();
 Command DoctorCommand();
 Command SynthCommand();
+Command BenchCommand();
 
 inline std::vector<Command> AllCommands() {
   return {RunCommand(),  VerifyCommand(), ConformCommand(), ReplayCommand(),
-          FuzzCommand(), DoctorCommand(), SynthCommand()};
+          FuzzCommand(), DoctorCommand(), SynthCommand(),   BenchCommand()};
 }
 
 }  // namespace lockstep::cli

@@ -16,21 +16,20 @@ namespace {
 using internal::IsaLimits;
 using internal::PeakLoop;
 
-constexpr int kAttempts = 4;
 constexpr size_t kReadUnit = 4096;  // what IsaLimits::read asks for
 
 // What loops compute ends here, so that no loop is left out.
 std::atomic<uint64_t> sink = 0;
 
 // Multiply-adds a second of all threads; 0 for a loop that there is not.
-double Peak(const PeakLoop& loop, int32_t threads, double seconds) {
+double Peak(const PeakLoop& loop, int32_t threads, const LimitOptions& options) {
   if (loop.run == nullptr) return 0;
   int64_t iterations = 1024;
   double best = 0;
-  for (int attempt = 0; attempt < kAttempts;) {
+  for (int attempt = 0; attempt < options.attempts;) {
     const double taken =
         internal::SecondsOfAll(threads, [&](int32_t) { sink.fetch_xor(loop.run(iterations)); });
-    if (taken < seconds) {
+    if (taken < options.seconds) {
       iterations *= 2;
       continue;
     }
@@ -85,7 +84,7 @@ double MachineLimits::ReadBandwidth(int32_t threads) {
   const size_t part = bytes.size() / static_cast<size_t>(threads) / kReadUnit * kReadUnit;
   double best = 0;
   for (int streams : {1, 2, 4}) {
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    for (int attempt = 0; attempt < impl_->options.attempts; ++attempt) {
       const double taken = internal::SecondsOfAll(threads, [&](int32_t thread) {
         const auto own = bytes.subspan(static_cast<size_t>(thread) * part, part);
         sink.fetch_xor(isa.read(own.data(), own.size(), streams));
@@ -99,7 +98,7 @@ double MachineLimits::ReadBandwidth(int32_t threads) {
 std::optional<double> MachineLimits::FmaPeak(std::string_view isa_name, int32_t threads) {
   const IsaLimits* isa = internal::FindIsaLimits(isa_name);
   if (isa == nullptr) return {};
-  return Peak(isa->fma, threads, impl_->options.seconds);
+  return Peak(isa->fma, threads, impl_->options);
 }
 
 std::optional<double> MachineLimits::DotPeak(std::string_view isa_name, int32_t threads) {
@@ -107,7 +106,7 @@ std::optional<double> MachineLimits::DotPeak(std::string_view isa_name, int32_t 
   if (isa == nullptr) return {};
   double best = 0;
   for (const PeakLoop& loop : isa->dots) {
-    best = std::max(best, Peak(loop, threads, impl_->options.seconds));
+    best = std::max(best, Peak(loop, threads, impl_->options));
   }
   return best;
 }

@@ -1,0 +1,304 @@
+// lockstep bench: speed beside the machine's limits, and beside another engine on the same file.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "caches/error.h"
+#include "caches/file_io.h"
+#include "ci/lockstep/commands.h"
+#include "ci/lockstep/model_source.h"
+#include "engine/kernels.h"
+#include "engine/math.h"
+#include "engine/synthetic.h"
+#include "reports/engine_bench.h"
+#include "reports/engine_report.h"
+#include "reports/kernel_bench.h"
+#include "reports/peer_bench.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr std::string_view kDefaultPreset = "smollm-135m";
+constexpr std::string_view kSmokePreset = "tiny-segments-6x2-q8_0";
+
+struct BenchOptions {
+  std::string what;
+  ModelSource source;
+  std::string isas;
+  std::string threads = "1,2";
+  std::string prefills = "128,512";
+  std::string depths = "0,1024";
+  std::string caches = "simple,quantized/f16+f16/w0";
+  int32_t decode_tokens = 32;
+  int32_t rounds = 0;  // 0: RoundsOf
+  bool smoke = false;
+  bool json = false;
+  std::string markdown;
+  std::string peer = LOCKSTEP_PEER_DEFAULT;
+};
+
+int32_t RoundsOf(const BenchOptions& options) {
+  if (options.rounds > 0) return options.rounds;
+  if (options.smoke) return 2;
+  if (options.what == "kernels") return 5;
+  return options.what == "peer" ? 7 : 11;
+}
+
+// The parts of "a,b,c"; none of an empty text.
+std::vector<std::string> Split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Whole numbers of at least `low`, separated by commas.
+std::vector<int32_t> Numbers(std::string_view flag, const std::string& text, int32_t low) {
+  std::vector<int32_t> numbers;
+  for (const std::string& part : Split(text)) {
+    int32_t number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc() || end != part.data() + part.size() || number < low) {
+      throw Error({std::string(flag),
+                   fmt::format("'{}' is no whole number of {} or more", part, low),
+                   "give some, separated by commas"});
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// LOCKSTEP_BENCH_MODEL, or the usual synthetic model, when nobody says which.
+ModelSource SourceOf(const BenchOptions& options) {
+  ModelSource source = options.source;
+  if (source.given()) return source;
+  const char* path = std::getenv("LOCKSTEP_BENCH_MODEL");
+  if (options.smoke) {
+    source.synthetic = kSmokePreset;
+  } else if (path != nullptr && *path != '\0') {
+    source.path = path;
+  } else {
+    source.synthetic = kDefaultPreset;
+  }
+  return source;
+}
+
+EngineBenchOptions EngineOptions(const BenchOptions& options) {
+  EngineBenchOptions bench;
+  bench.isas = Split(options.isas);
+  bench.threads = Numbers("--threads", options.threads, 1);
+  bench.prefills = Numbers("--prefill", options.prefills, 1);
+  bench.depths = Numbers("--depth", options.depths, 0);
+  bench.caches = Split(options.caches);
+  bench.decode_tokens = options.decode_tokens;
+  bench.rounds = RoundsOf(options);
+  bench.seed = options.source.seed;
+  if (options.smoke) {
+    if (bench.isas.empty()) {
+      for (const KernelTable* table : AvailableKernels()) bench.isas.emplace_back(table->name);
+    }
+    bench.prefills = {16};
+    bench.depths = {0, 20};
+    bench.decode_tokens = 3;
+    bench.limits = {.read_bytes = int64_t{4} << 20, .seconds = 1e-4, .attempts = 1};
+  }
+  if (isatty(STDERR_FILENO) != 0) {
+    bench.on_sample = [](int32_t done, int32_t total) {
+      fmt::print(stderr, "\r{} of {} samples{}", done, total, done == total ? "\n" : "");
+    };
+  }
+  return bench;
+}
+
+// The command without where its output goes.
+std::string CommandLine(const BenchOptions& options, const ModelSource& source) {
+  std::string line = fmt::format("lockstep bench {} {}", options.what, source.CommandLine());
+  if (options.smoke) return line + " --smoke";
+  if (!options.isas.empty()) line += " --isa " + options.isas;
+  return line +
+         fmt::format(" --threads {} --prefill {} --depth {} --cache {} --decode {} --rounds {}",
+                     options.threads, options.prefills, options.depths, options.caches,
+                     options.decode_tokens, RoundsOf(options));
+}
+
+ExitCode BenchEngine(const BenchOptions& options) {
+  const ModelSource source = SourceOf(options);
+  if (!options.json) fmt::print("seed {}\n", source.seed);
+  const LoadedModel loaded = source.Load();
+  const EngineBenchResult result = RunEngineBench(loaded.model, EngineOptions(options));
+  const std::string command = CommandLine(options, source);
+  if (!options.markdown.empty()) {
+    ReplaceSectionOfFile(options.markdown, "lockstep bench engine",
+                         EngineMarkdown(result, command, source.Description()));
+  }
+  const std::vector<std::string> mismatches = DigestMismatches(result.points);
+  if (options.json) {
+    fmt::print("{}\n", EngineJson(result, command, source.Description()));
+  } else {
+    fmt::print("{}\n{}\n\n{}\n{}", command, MachineLine(), TableText(EngineTable(result)),
+               TableText(LimitTable(result)));
+    const Table regimes = RegimeTable(result);
+    if (!regimes.rows.empty()) fmt::print("\n{}", TableText(regimes));
+    fmt::print("\n{}\n", LoadLine(result));
+    for (const std::string& line : mismatches) fmt::print("BITS CHANGED: {}\n", line);
+    fmt::print("digest {}\n", DigestOfPoints(result.points).Hex());
+  }
+  return mismatches.empty() ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
+// A file that lives as long as this object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::span<const std::byte> bytes)
+      : path_(std::filesystem::temp_directory_path() /
+              fmt::format("lockstep_bench_{}.gguf", getpid())) {
+    WriteWholeFile(path_, bytes);
+  }
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+PeerBenchOptions PeerOptions(const BenchOptions& options, const std::string& model_path) {
+  const EngineBenchOptions engine = EngineOptions(options);
+  const std::filesystem::path folder = options.peer;
+  if (!std::filesystem::exists(folder / "node_modules")) {
+    throw Error({options.peer, "the other engine is not installed there",
+                 "run reports/peer/install, or name its directory with --peer"});
+  }
+  PeerBenchOptions peer;
+  peer.model_path = model_path;
+  peer.command = {"node", (folder / "llama.mjs").string()};
+  if (engine.isas.size() > 1 || engine.caches.empty()) {
+    throw Error({"bench peer", "compares one kernel table and one cache", "name one of each"});
+  }
+  if (!engine.isas.empty()) peer.isa = engine.isas[0];
+  peer.cache = engine.caches.back();
+  peer.threads = engine.threads;
+  peer.prefills = engine.prefills;
+  peer.depths = engine.depths;
+  peer.decode_tokens = engine.decode_tokens;
+  peer.rounds = engine.rounds;
+  peer.seed = engine.seed;
+  peer.on_sample = engine.on_sample;
+  return peer;
+}
+
+ExitCode BenchPeer(const BenchOptions& options) {
+  const ModelSource source = SourceOf(options);
+  if (!options.json) fmt::print("seed {}\n", source.seed);
+  std::optional<TemporaryFile> written;
+  ModelSource file = source;
+  if (source.path.empty()) {
+    written.emplace(MakeSyntheticImage(SyntheticPreset(source.synthetic), source.seed));
+    file.synthetic.clear();
+    file.path = written->path();
+  }
+  const PeerBenchOptions peer = PeerOptions(options, file.path);
+  const PeerBenchResult result = RunPeerBench(file.Load().model, peer);
+  const std::string command = CommandLine(options, source);
+  if (!options.markdown.empty()) {
+    ReplaceSectionOfFile(options.markdown, "lockstep bench peer",
+                         PeerMarkdown(result, command, source.Description()));
+  }
+  if (options.json) {
+    fmt::print("{}\n", PeerJson(result, command, source.Description()));
+  } else {
+    fmt::print("{}\n{}\n{}\n\n{}\n{}", command, MachineLine(), result.peer,
+               TableText(PeerTable(result)), TableText(ChangedBitsTable(result)));
+  }
+  return result.ours_is_invariant() ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
+ExitCode BenchKernels(const BenchOptions& options) {
+  const EngineBenchOptions engine = EngineOptions(options);
+  KernelBenchOptions bench;
+  bench.isas = engine.isas;
+  bench.rounds = engine.rounds;
+  bench.seed = engine.seed;
+  bench.limits = engine.limits;
+  bench.on_sample = engine.on_sample;
+  if (options.smoke) {
+    bench.array_bytes = 1 << 16;
+    bench.seconds = 0;
+  }
+  if (!options.json) fmt::print("seed {}\n", bench.seed);
+  const std::vector<KernelResult> results = RunKernelBench(bench);
+  const std::string command =
+      fmt::format("lockstep bench kernels --seed {} --rounds {}", bench.seed, bench.rounds);
+  if (!options.markdown.empty()) {
+    ReplaceSectionOfFile(options.markdown, "lockstep bench kernels",
+                         KernelMarkdown(results, command));
+  }
+  const std::vector<std::string> mismatches = KernelMismatches(results);
+  if (options.json) {
+    fmt::print("{}\n", KernelJson(results, command));
+  } else {
+    fmt::print("{}\n{}\n\n{}", command, MachineLine(), TableText(KernelTableOf(results)));
+    for (const std::string& line : mismatches) fmt::print("BITS CHANGED: {}\n", line);
+  }
+  return mismatches.empty() ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
+ExitCode Bench(const BenchOptions& options) {
+  CheckFloatingPointEnvironment();
+  if (options.what == "engine") return BenchEngine(options);
+  if (options.what == "kernels") return BenchKernels(options);
+  if (options.what == "peer") return BenchPeer(options);
+  throw Error(
+      {"bench", fmt::format("'{}' is no benchmark", options.what), "give engine, kernels or peer"});
+}
+
+}  // namespace
+
+Command BenchCommand() {
+  const auto options = std::make_shared<BenchOptions>();
+  std::vector<Flag> flags = {{"what", "WHAT",
+                              "engine; kernels, one by one; or peer, llama.cpp on the same file",
+                              &options->what, true}};
+  for (const Flag& flag : options->source.Flags()) flags.push_back(flag);
+  flags.insert(
+      flags.end(),
+      {
+          {"--isa", "NAMES", "kernel tables (default: LOCKSTEP_ISA, or the best)", &options->isas},
+          {"--threads", "NUMBERS", "numbers of threads", &options->threads},
+          {"--prefill", "NUMBERS", "lengths of prompts", &options->prefills},
+          {"--depth", "NUMBERS", "rows in the cache when decoding begins", &options->depths},
+          {"--cache", "NAMES", "KV caches", &options->caches},
+          {"--decode", "N", "tokens of a decode sample",
+           IntTarget{&options->decode_tokens, 1, 4096}},
+          {"--rounds", "N",
+           "rounds; each measures every point and limit once (0: engine 11, kernels 5, peer 7)",
+           IntTarget{&options->rounds, 0, 10000}},
+          {"--smoke", "", "a tiny setting, for tests", &options->smoke},
+          {"--json", "", "one JSON object on standard output", &options->json},
+          {"--markdown", "FILE", "put the tables into this page, in place of the last ones",
+           &options->markdown},
+          {"--peer", "DIR", "where the driver of the other engine is installed", &options->peer},
+      });
+  return {"bench", "Measure speed beside the machine's limits", std::move(flags),
+          [options] { return Bench(*options); },
+          "Lists are separated by commas. Without a model: $LOCKSTEP_BENCH_MODEL, else synthetic\n"
+          "smollm-135m. Exit code 1 when bits change between kernels, threads or rounds.\n"};
+}
+
+}  // namespace lockstep::cli

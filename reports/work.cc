@@ -1,0 +1,56 @@
+#include "reports/work.h"
+
+#include "caches/check.h"
+
+namespace lockstep {
+namespace {
+
+void AddMatrix(const PackedMatrix& matrix, double uses, double reads, Work* work) {
+  const double elements = static_cast<double>(matrix.rows()) * matrix.cols();
+  const auto traits = TraitsOf(matrix.type());
+  LS_CHECK(traits.has_value(), "weights of type {}", static_cast<uint32_t>(matrix.type()));
+  work->bytes += reads * elements / static_cast<double>(traits->block_elements) *
+                 static_cast<double>(traits->block_bytes);
+  (matrix.quantized() ? work->dot_multiply_adds : work->fma_multiply_adds) += uses * elements;
+}
+
+// All matrices, used by `tokens` tokens in `steps` steps; logits once a step.
+void AddWeights(const Model& model, double tokens, double steps, Work* work) {
+  for (const LayerWeights& layer : model.layers()) {
+    for (const PackedMatrix* matrix :
+         {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down}) {
+      AddMatrix(*matrix, tokens, steps, work);
+    }
+  }
+  AddMatrix(model.output(), steps, steps, work);
+}
+
+// Rows that queries see, summed over the queries.
+double AttentionMultiplyAdds(const Model& model, double rows) {
+  return 2.0 * model.config().q_dim() * rows * model.config().num_layers;
+}
+
+}  // namespace
+
+Work PrefillWork(const Model& model, int32_t tokens, int32_t step_tokens) {
+  LS_CHECK(tokens > 0 && step_tokens > 0, "{} tokens in steps of {}", tokens, step_tokens);
+  Work work;
+  const int32_t steps = (tokens - 1) / step_tokens + 1;
+  AddWeights(model, tokens, steps, &work);
+  work.fma_multiply_adds +=
+      AttentionMultiplyAdds(model, static_cast<double>(tokens) * (tokens + 1) / 2);
+  return work;
+}
+
+Work DecodeWork(const Model& model, const RowTypes& rows, int32_t depth) {
+  Work work;
+  AddWeights(model, 1, 1, &work);
+  const double visible = depth + 1.0;
+  const auto row_bytes =
+      RowBytes(rows.keys, model.config().kv_dim()) + RowBytes(rows.values, model.config().kv_dim());
+  work.bytes += visible * static_cast<double>(row_bytes) * model.config().num_layers;
+  work.fma_multiply_adds += AttentionMultiplyAdds(model, visible);
+  return work;
+}
+
+}  // namespace lockstep
