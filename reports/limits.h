@@ -30,7 +30,7 @@ class MachineLimits {
 
   // The instruction sets whose peaks can be measured here, best last: "scalar" (the baseline that
   // the library is built for; a multiply and an add where there is no fused one), "avx2", "avx512",
-  // "avx512vnni", "neon".
+  // "avx512vnni"; "neon", "neon_dotprod".
   std::vector<std::string_view> instruction_sets() const;
 
   // Bytes a second that `threads` threads read together from memory, each its own part with the

@@ -211,6 +211,42 @@ void Add(const KernelTable& kernels, RowData* d, size_t first, size_t) {
   kernels.add(&d->x[first], kCols, &d->y[first]);
 }
 
+struct EncodeData {
+  std::vector<float> x;
+  std::vector<std::byte> stored;
+};
+
+KernelCase EncodeCase(RowType type, int64_t bytes, const Random& random) {
+  const auto data = std::make_shared<EncodeData>();
+  const int64_t elements = std::max<int64_t>(bytes / 4 / kCols, 1) * kCols;
+  data->x = Floats(static_cast<size_t>(elements), random);
+  data->stored.resize(static_cast<size_t>(RowBytes(type, elements)));
+  KernelCase result;
+  result.name = fmt::format("encode rows as {}", RowTypeName(type));
+  result.work.bytes = static_cast<double>(4 * elements + RowBytes(type, elements));
+  result.uses_table = false;
+  result.run = [data, type](const KernelTable&) { EncodeRow(type, data->x, data->stored); };
+  result.digest = [data] { return DigestOfBytes(data->stored); };
+  return result;
+}
+
+struct DigestData {
+  std::vector<float> x;
+  Digest digest;
+};
+
+KernelCase DigestCase(int64_t bytes, const Random& random) {
+  const auto data = std::make_shared<DigestData>();
+  data->x = Floats(static_cast<size_t>(std::max<int64_t>(bytes / 4, 1)), random);
+  KernelCase result;
+  result.name = "digest of floats";
+  result.work.bytes = 4.0 * static_cast<double>(data->x.size());
+  result.uses_table = false;
+  result.run = [data](const KernelTable&) { data->digest = DigestOfFloats(data->x); };
+  result.digest = [data] { return data->digest; };
+  return result;
+}
+
 }  // namespace
 
 std::vector<KernelCaseMaker> KernelCases(int64_t bytes, Random random) {
@@ -232,6 +268,10 @@ std::vector<KernelCaseMaker> KernelCases(int64_t bytes, Random random) {
   cases.push_back([=] { return RowCase("rms_norm", RmsNorm, 8, 3, bytes, random); });
   cases.push_back([=] { return RowCase("rope", Rope, 8, 2, bytes, random); });
   cases.push_back([=] { return RowCase("silu_gate", SiluGate, 8, 13, bytes, random); });
+  for (RowType type : {RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+    cases.push_back([=] { return EncodeCase(type, bytes, random); });
+  }
+  cases.push_back([=] { return DigestCase(bytes, random); });
   cases.push_back([=] { return RowCase("add", Add, 8, 1, bytes, random); });
   return cases;
 }

@@ -18,6 +18,7 @@ struct KernelCase {
   std::string name;
   Work work;                                    // of one call of run
   std::function<void(const KernelTable&)> run;  // the same every time
+  bool uses_table = true;                       // false: the same code whatever the kernel table
   std::function<Digest()> digest;               // of what the last call computed
 };
 

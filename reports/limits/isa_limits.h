@@ -30,6 +30,7 @@ extern const IsaLimits kAvx512Limits;
 extern const IsaLimits kAvx512VnniLimits;
 #elif defined(__aarch64__)
 extern const IsaLimits kNeonLimits;
+extern const IsaLimits kNeonDotprodLimits;
 #endif
 
 }  // namespace lockstep::internal

@@ -1,5 +1,10 @@
 #include "reports/limits/isa_list.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace lockstep::internal {
 
 std::vector<const IsaLimits*> AvailableIsaLimits() {
@@ -15,6 +20,7 @@ std::vector<const IsaLimits*> AvailableIsaLimits() {
   }
 #elif defined(__aarch64__)
   isas.push_back(&kNeonLimits);
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) isas.push_back(&kNeonDotprodLimits);
 #endif
   return isas;
 }

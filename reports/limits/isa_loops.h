@@ -6,7 +6,7 @@
 //   kBytes                        of a vector
 //   Floats(float), Ints(int8_t)   the value in every lane, every byte
 //   Load(const std::byte*), Or(Int, Int), First(Int), First(Float)
-//   Fma(Float acc, Float x)       acc * x + x
+//   Fma(Float acc, Float x)       acc * x + x, or acc + x * x: one fused multiply-add of a chain
 //   Dot0, Dot1(Int acc, Int x)    acc + products of the bytes of x
 //   Opaque(Int*)                  no instruction: the compiler has to take the value for a new one
 #ifndef LOCKSTEP_REPORTS_LIMITS_ISA_LOOPS_H_

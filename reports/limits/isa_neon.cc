@@ -1,4 +1,4 @@
-// Limits of NEON, as every aarch64 has it; sdot where the compiler may use it.
+// Limits of NEON, as every aarch64 has it.
 #if defined(__aarch64__)
 
 #include <arm_neon.h>
@@ -21,18 +21,12 @@ struct Vector {
     return static_cast<uint64_t>(vgetq_lane_s64(vreinterpretq_s64_s8(a), 0));
   }
   static uint64_t First(Float a) { return First(vreinterpretq_s8_f32(a)); }
-  static Float Fma(Float acc, Float x) { return vfmaq_f32(x, acc, x); }
-#if defined(__ARM_FEATURE_DOTPROD)
-  static Int Dot(Int acc, Int x) {
-    return vreinterpretq_s8_s32(vdotq_s32(vreinterpretq_s32_s8(acc), x, x));
-  }
-#else
+  static Float Fma(Float acc, Float x) { return vfmaq_f32(acc, x, x); }
   static Int Dot(Int acc, Int x) {
     const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(x));
     const int16x8_t both = vmlal_high_s8(low, x, x);  // two products fit, |x| <= 127
     return vreinterpretq_s8_s32(vpadalq_s16(vreinterpretq_s32_s8(acc), both));
   }
-#endif
   static void Opaque(Int* x) { asm volatile("" : "+w"(*x)); }
 };
 
