@@ -71,9 +71,12 @@ struct PeerBenchResult {
 PeerBenchResult RunPeerBench(std::shared_ptr<const Model> model, const PeerBenchOptions& options);
 
 // One row a point: tokens/s of both, the ratio with a 95 % confidence interval (bootstrap, from the
-// result's seed), and both as fractions of the limit.
+// result's seed), the limit, and both as fractions of it.
 Table PeerTable(const PeerBenchResult& result);
 Table ChangedBitsTable(const PeerBenchResult& result);
+
+// Barrier latency and foreign load over all rounds, in one line.
+std::string PeerLoadLine(const PeerBenchResult& result);
 
 std::string PeerMarkdown(const PeerBenchResult& result, const std::string& command,
                          const std::string& model);

@@ -77,10 +77,12 @@ TEST(PeerBenchTest, ReportsSayRatioAndChangedBits) {
   EXPECT_EQ(table.rows[0][3], "10.0 [10.0, 10.0]");
   EXPECT_EQ(table.rows[0][4], "2.00");
   EXPECT_EQ(table.rows[0][5], "2.00 to 2.00");
-  EXPECT_EQ(table.rows[0][6], "50.0 %");
-  EXPECT_EQ(table.rows[0][7], "25.0 %");
+  EXPECT_EQ(table.rows[0][6], "40.0 [40.0, 40.0]");
+  EXPECT_EQ(table.rows[0][7], "50.0 %");
+  EXPECT_EQ(table.rows[0][8], "25.0 %");
   const std::string page = PeerMarkdown(result, "the command", "the model");
   EXPECT_THAT(page, HasSubstr("fake 1.0"));
+  EXPECT_THAT(page, HasSubstr("other load while ours ran"));
   EXPECT_THAT(page, HasSubstr("| 0 of 2 | 1 of 2 |"));
   EXPECT_THAT(PeerJson(result, "the command", "the model"), HasSubstr("\"changed_bits\""));
   result.bits[0].ours_changed = 1;

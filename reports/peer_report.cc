@@ -40,16 +40,16 @@ RatioEstimate RatioOf(const PeerBenchResult& result, size_t index) {
 
 Table PeerTable(const PeerBenchResult& result) {
   Table table{.header = {"point", "threads", "lockstep tokens/s", "llama.cpp tokens/s",
-                         "times as fast", "95 % interval", "lockstep, of the limit",
-                         "llama.cpp, of the limit"}};
+                         "times as fast", "95 % interval", "limit tokens/s",
+                         "lockstep, of the limit", "llama.cpp, of the limit"}};
   for (size_t i = 0; i < result.points.size(); ++i) {
     const PeerPoint& point = result.points[i];
     const RatioEstimate ratio = RatioOf(result, i);
-    table.rows.push_back({point.point.name(), std::to_string(point.point.threads),
-                          Speed(point, &PeerRound::ours), Speed(point, &PeerRound::theirs),
-                          fmt::format("{:.2f}", ratio.median),
-                          fmt::format("{:.2f} to {:.2f}", ratio.low, ratio.high),
-                          Fraction(point, &PeerRound::ours), Fraction(point, &PeerRound::theirs)});
+    table.rows.push_back(
+        {point.point.name(), std::to_string(point.point.threads), Speed(point, &PeerRound::ours),
+         Speed(point, &PeerRound::theirs), fmt::format("{:.2f}", ratio.median),
+         fmt::format("{:.2f} to {:.2f}", ratio.low, ratio.high), Speed(point, &PeerRound::limit),
+         Fraction(point, &PeerRound::ours), Fraction(point, &PeerRound::theirs)});
   }
   return table;
 }
@@ -61,6 +61,25 @@ Table ChangedBitsTable(const PeerBenchResult& result) {
                           fmt::format("{} of {}", bits.theirs_changed, bits.theirs_compared)});
   }
   return table;
+}
+
+std::string PeerLoadLine(const PeerBenchResult& result) {
+  std::vector<double> barriers, others;
+  for (const PeerPoint& point : result.points) {
+    for (const PeerRound& round : point.rounds) {
+      if (round.barrier_seconds) barriers.push_back(*round.barrier_seconds * 1e9);
+      if (round.load) others.push_back(100 * (round.load->others + round.load->steal));
+    }
+  }
+  // The driver does nothing while ours runs, so what is left is foreign.
+  return fmt::format(
+      "Barrier {}; other load while ours ran {}",
+      barriers.empty() ? "not available here"
+                       : fmt::format("{:.0f} ns in the median, {:.0f} at most",
+                                     Quantile(barriers, 0.5), Quantile(barriers, 1)),
+      others.empty() ? "not available here"
+                     : fmt::format("{:.1f} % of the processors' time in the median, {:.1f} at most",
+                                   Quantile(others, 0.5), Quantile(others, 1)));
 }
 
 std::string PeerMarkdown(const PeerBenchResult& result, const std::string& command,
@@ -84,7 +103,7 @@ std::string PeerMarkdown(const PeerBenchResult& result, const std::string& comma
         "llama.cpp's are looked at through its probabilities.\n\n";
     text += TableMarkdown(ChangedBitsTable(result));
   }
-  return text;
+  return text + fmt::format("\n{}.\n", PeerLoadLine(result));
 }
 
 std::string PeerJson(const PeerBenchResult& result, const std::string& command,

@@ -18,6 +18,7 @@
 #include "engine/kernels.h"
 #include "engine/math.h"
 #include "engine/synthetic.h"
+#include "engine/thread_team.h"
 #include "reports/engine_bench.h"
 #include "reports/engine_report.h"
 #include "reports/kernel_bench.h"
@@ -27,6 +28,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kDefaultPreset = "smollm-135m";
+constexpr int32_t kLongest = 1 << 24;  // positions, more than any model has
 constexpr std::string_view kSmokePreset = "tiny-segments-6x2-q8_0";
 
 struct BenchOptions {
@@ -63,15 +65,16 @@ std::vector<std::string> Split(const std::string& text) {
   return parts;
 }
 
-// Whole numbers of at least `low`, separated by commas.
-std::vector<int32_t> Numbers(std::string_view flag, const std::string& text, int32_t low) {
+// Whole numbers of [low, high], separated by commas.
+std::vector<int32_t> Numbers(std::string_view flag, const std::string& text, int32_t low,
+                             int32_t high) {
   std::vector<int32_t> numbers;
   for (const std::string& part : Split(text)) {
     int32_t number = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc() || end != part.data() + part.size() || number < low) {
+    if (error != std::errc() || end != part.data() + part.size() || number < low || number > high) {
       throw Error({std::string(flag),
-                   fmt::format("'{}' is no whole number of {} or more", part, low),
+                   fmt::format("'{}' is no whole number from {} to {}", part, low, high),
                    "give some, separated by commas"});
     }
     numbers.push_back(number);
@@ -97,10 +100,15 @@ ModelSource SourceOf(const BenchOptions& options) {
 EngineBenchOptions EngineOptions(const BenchOptions& options) {
   EngineBenchOptions bench;
   bench.isas = Split(options.isas);
-  bench.threads = Numbers("--threads", options.threads, 1);
-  bench.prefills = Numbers("--prefill", options.prefills, 1);
-  bench.depths = Numbers("--depth", options.depths, 0);
+  bench.threads = Numbers("--threads", options.threads, 1, ThreadTeam::kMaxSize);
+  bench.prefills = Numbers("--prefill", options.prefills, 1, kLongest);
+  bench.depths = Numbers("--depth", options.depths, 0, kLongest);
   bench.caches = Split(options.caches);
+  if (bench.threads.empty() || bench.caches.empty() ||
+      (bench.prefills.empty() && bench.depths.empty())) {
+    throw Error({"bench", "nothing is left to measure",
+                 "give threads, a cache, and a length of --prefill or --depth"});
+  }
   bench.decode_tokens = options.decode_tokens;
   bench.rounds = RoundsOf(options);
   bench.seed = options.source.seed;
@@ -178,7 +186,7 @@ class TemporaryFile {
   std::string path_;
 };
 
-PeerBenchOptions PeerOptions(const BenchOptions& options, const std::string& model_path) {
+PeerBenchOptions PeerOptions(const BenchOptions& options) {
   const EngineBenchOptions engine = EngineOptions(options);
   const std::filesystem::path folder = options.peer;
   if (!std::filesystem::exists(folder / "node_modules")) {
@@ -186,13 +194,9 @@ PeerBenchOptions PeerOptions(const BenchOptions& options, const std::string& mod
                  "run reports/peer/install, or name its directory with --peer"});
   }
   PeerBenchOptions peer;
-  peer.model_path = model_path;
   peer.command = {"node", (folder / "llama.mjs").string()};
-  if (engine.isas.size() > 1 || engine.caches.empty()) {
-    throw Error({"bench peer", "compares one kernel table and one cache", "name one of each"});
-  }
-  if (!engine.isas.empty()) peer.isa = engine.isas[0];
-  peer.cache = engine.caches.back();
+  peer.isa = options.isas;
+  peer.cache = options.caches;
   peer.threads = engine.threads;
   peer.prefills = engine.prefills;
   peer.depths = engine.depths;
@@ -203,9 +207,12 @@ PeerBenchOptions PeerOptions(const BenchOptions& options, const std::string& mod
   return peer;
 }
 
-ExitCode BenchPeer(const BenchOptions& options) {
+ExitCode BenchPeer(BenchOptions options) {
+  if (options.caches == BenchOptions().caches) options.caches = PeerBenchOptions().cache;
   const ModelSource source = SourceOf(options);
   if (!options.json) fmt::print("seed {}\n", source.seed);
+  // Refuses before any work what cannot be measured.
+  PeerBenchOptions peer = PeerOptions(options);
   std::optional<TemporaryFile> written;
   ModelSource file = source;
   if (source.path.empty()) {
@@ -213,7 +220,7 @@ ExitCode BenchPeer(const BenchOptions& options) {
     file.synthetic.clear();
     file.path = written->path();
   }
-  const PeerBenchOptions peer = PeerOptions(options, file.path);
+  peer.model_path = file.path;
   const PeerBenchResult result = RunPeerBench(file.Load().model, peer);
   const std::string command = CommandLine(options, source);
   if (!options.markdown.empty()) {
@@ -223,8 +230,9 @@ ExitCode BenchPeer(const BenchOptions& options) {
   if (options.json) {
     fmt::print("{}\n", PeerJson(result, command, source.Description()));
   } else {
-    fmt::print("{}\n{}\n{}\n\n{}\n{}", command, MachineLine(), result.peer,
-               TableText(PeerTable(result)), TableText(ChangedBitsTable(result)));
+    fmt::print("{}\n{}\n{}\n\n{}\n{}\n{}\n", command, MachineLine(), result.peer,
+               TableText(PeerTable(result)), TableText(ChangedBitsTable(result)),
+               PeerLoadLine(result));
   }
   return result.ours_is_invariant() ? ExitCode::kHolds : ExitCode::kDifference;
 }

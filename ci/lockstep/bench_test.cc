@@ -96,6 +96,10 @@ TEST(BenchTest, WrongUse) {
   refused({"engine", "--smoke", "--isa", "mmx"}, "mmx");
   refused({"engine", "--smoke", "--threads", "0"}, "--threads");
   refused({"engine", "--smoke", "--threads", "1,x"}, "--threads");
+  refused({"engine", "--smoke", "--threads", "5000"}, "--threads");
+  refused({"engine", "--smoke", "--threads", ""}, "nothing is left to measure");
+  refused({"engine", "--prefill", "", "--depth", ""}, "nothing is left to measure");
+  refused({"engine", "--prefill", "4000"}, "4000 positions");
   refused({"engine", "--smoke", "--cache", "cuda"}, "cuda");
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<uint64_t> sink = 0;  // what loops return
 
-constexpr LimitOptions kSmall = {.read_bytes = int64_t{8} << 20, .seconds = 0.0005, .attempts = 2};
+constexpr LimitOptions kSmall = {.read_bytes = int64_t{8} << 20, .seconds = 0.0005, .attempts = 6};
 
 TEST(LimitsTest, EveryInstructionSetHasPeaksAndBetterOnesAreHigher) {
   MachineLimits limits(kSmall);
