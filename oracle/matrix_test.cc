@@ -14,6 +14,7 @@
 
 #include "caches/error.h"
 #include "engine/synthetic.h"
+#include "oracle/decorators.h"
 
 namespace lockstep {
 namespace {
@@ -191,6 +192,55 @@ TEST(MatrixTest, AControlThatIsNotSeenProvesNothing) {
   const MatrixResult result = RunMatrix(options);
   EXPECT_EQ(result.outcome, MatrixOutcome::kUnproved) << result.verdict;
   EXPECT_FALSE(result.rows[0].control_caught);
+}
+
+// A cache that is right in everything that is read from it, and wrong in one other thing.
+class OddCache final : public ForwardingCache {
+ public:
+  enum class Oddity : uint8_t { kNeverGrants, kOtherBytes, kThrows };
+
+  OddCache(std::unique_ptr<KvCache> inner, Oddity oddity)
+      : ForwardingCache(std::move(inner)), oddity_(oddity) {}
+
+  std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override {
+    if (oddity_ == Oddity::kThrows) throw std::runtime_error("a broken reservation");
+    if (oddity_ == Oddity::kNeverGrants) return std::nullopt;
+    return inner().TryReserveSlot(layer, positions);
+  }
+  std::unique_ptr<KvCache> Fork() override {
+    return std::make_unique<OddCache>(inner().Fork(), oddity_);
+  }
+  Digest StorageDigest() const override {
+    Digest digest = inner().StorageDigest();
+    if (oddity_ == Oddity::kOtherBytes) digest.low ^= 1;
+    return digest;
+  }
+
+ private:
+  Oddity oddity_;
+};
+
+TEST(MatrixTest, PathsBytesAndExceptionsCountToo) {
+  using Oddity = OddCache::Oddity;
+  const std::pair<Oddity, const char*> cases[] = {
+      {Oddity::kNeverGrants, "no slot was granted"},
+      {Oddity::kOtherBytes, "the cache's stored bytes differ"},
+      {Oddity::kThrows, "it threw: a broken reservation"}};
+  for (const auto& [oddity, detail] : cases) {
+    MatrixOptions options = TestOptions();
+    options.axes = {MatrixAxis::kWritePath};
+    const CacheSpec simple = ParseCacheSpec("simple");
+    CacheSpec odd = simple;
+    odd.make = [&simple, oddity = oddity](const CacheOptions& made) {
+      return std::make_unique<OddCache>(simple.make(made), oddity);
+    };
+    options.caches = {odd};
+    const MatrixResult result = RunMatrix(options);
+    EXPECT_EQ(result.outcome, MatrixOutcome::kDiffers);
+    EXPECT_EQ(result.rows[0].cells[0].value, "direct");
+    EXPECT_EQ(result.rows[0].cells[0].verdict, Verdict::kDiffers);
+    EXPECT_THAT(result.rows[0].cells[0].detail, HasSubstr(detail));
+  }
 }
 
 TEST(MatrixTest, OutsideDigestsHaveToBeAllThereAndTheSame) {
