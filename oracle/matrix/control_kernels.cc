@@ -70,6 +70,7 @@ void SplitMatmul(const PackedMatrix& w, const Activations& x, int32_t group_begi
   Scalar().matmul(w, low.view(), group_begin, group_end, y);
   std::vector<float> sums(static_cast<size_t>(x.tokens) * static_cast<size_t>(w.rows()));
   std::vector<float*> rows;
+  rows.reserve(static_cast<size_t>(x.tokens));
   for (int32_t t = 0; t < x.tokens; ++t) rows.push_back(sums.data() + int64_t{t} * w.rows());
   Scalar().matmul(w, high.view(), group_begin, group_end, rows.data());
   const int32_t begin = group_begin * PackedMatrix::kGroupRows;
@@ -110,10 +111,12 @@ void UnfusedRope(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim
   for (int32_t head = 0; head < num_heads; ++head) {
     float* row = x + int64_t{head} * head_dim;
     for (int32_t i = 0; i < rope_dim / 2; ++i) {
-      const float a = row[2 * i];
-      const float b = row[2 * i + 1];
-      row[2 * i] = a * cos[i] - b * sin[i];
-      row[2 * i + 1] = a * sin[i] + b * cos[i];
+      float& first = row[int64_t{i} * 2];
+      float& second = row[int64_t{i} * 2 + 1];
+      const float a = first;
+      const float b = second;
+      first = a * cos[i] - b * sin[i];
+      second = a * sin[i] + b * cos[i];
     }
   }
 }
