@@ -57,6 +57,32 @@ TEST(EngineBenchTest, MeasuresEveryPointInEveryRound) {
   }
 }
 
+TEST(EngineBenchTest, LimitsAreThoseOfTheRoundTheThreadsAndTheInstructionSet) {
+  const EngineBenchResult& result = TinyResult();
+  std::vector<std::string_view> isas;
+  for (const LimitSample& limit : result.rounds[0].samples) isas.push_back(limit.isa);
+  for (const PointResult& point : result.points) {
+    for (const PointSample& sample : point.samples) {
+      int32_t found = 0;
+      for (const LimitSample& limit : result.rounds[static_cast<size_t>(sample.round)].samples) {
+        if (limit.threads != point.point.threads) continue;
+        if (limit.isa != InstructionSetOf(point.point.isa, isas)) continue;
+        EXPECT_EQ(sample.limit_seconds, SecondsAtBest(point.point.phase, point.work, limit));
+        ++found;
+      }
+      EXPECT_EQ(found, 1) << point.point.isa;
+    }
+  }
+}
+
+TEST(EngineBenchTest, TheLeastTimeIsReadingForDecodeAndArithmeticForPrefill) {
+  const Work work = {.bytes = 100, .dot_multiply_adds = 60, .fma_multiply_adds = 20};
+  const LimitSample limits = {
+      .threads = 1, .isa = "x", .read_bandwidth = 50, .dot_peak = 30, .fma_peak = 5};
+  EXPECT_DOUBLE_EQ(SecondsAtBest(Phase::kDecode, work, limits), 2);
+  EXPECT_DOUBLE_EQ(SecondsAtBest(Phase::kPrefill, work, limits), 6);
+}
+
 TEST(EngineBenchTest, BitsAreThoseOfThePlainForwardPass) {
   const EngineBenchResult& result = TinyResult();
   EXPECT_THAT(DigestMismatches(result.points), testing::IsEmpty());

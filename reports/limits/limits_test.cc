@@ -94,6 +94,15 @@ TEST(LimitsTest, LoopsAreNotFolded) {
   }
 }
 
+// What does not change from turn to turn may not be taken out of the loop: then three instructions
+// would look as fast as the one that replaces them.
+TEST(LimitsTest, ThreeInstructionsAreSlowerThanOne) {
+  MachineLimits limits(kSmall);
+  const auto one = limits.DotPeak("avx512vnni", 1);
+  if (!one) GTEST_SKIP() << "no VNNI on this machine";
+  EXPECT_LT(limits.DotPeak("avx512", 1).value(), 0.8 * *one);
+}
+
 TEST(LimitsTest, KernelTablesFindTheirInstructionSet) {
   const std::vector<std::string_view> isas = {"scalar", "avx2", "avx512", "avx512vnni"};
   for (std::string_view isa : isas) EXPECT_EQ(InstructionSetOf(isa, isas), isa);
