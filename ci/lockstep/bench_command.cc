@@ -136,8 +136,8 @@ std::string CommandLine(const BenchOptions& options, const ModelSource& source) 
   if (!options.isas.empty()) line += " --isa " + options.isas;
   return line +
          fmt::format(" --threads {} --prefill {} --depth {} --cache {} --decode {} --rounds {}",
-                     options.threads, options.prefills, options.depths, options.caches,
-                     options.decode_tokens, RoundsOf(options));
+                     options.threads, ShellWord(options.prefills), ShellWord(options.depths),
+                     options.caches, options.decode_tokens, RoundsOf(options));
 }
 
 ExitCode BenchEngine(const BenchOptions& options) {

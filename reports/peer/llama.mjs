@@ -131,7 +131,7 @@ const say = (object) => process.stdout.write(JSON.stringify(object) + "\n");
 say({
   library: `node-llama-cpp ${await getModuleVersion()}`,
   llama: `llama.cpp ${llama.llamaCppRelease.release}`,
-  system: llama.systemInfo.trim().replace(/\s*\|\s*/g, " "),
+  system: llama.systemInfo.replace(/\s*\|\s*/g, " ").trim(),
 });
 for await (const line of createInterface({input: process.stdin})) {
   if (line.trim() === "quit") break;
