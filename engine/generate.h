@@ -16,6 +16,8 @@ struct GenerateOptions {
   int32_t max_new_tokens = 0;
   std::vector<int32_t> stop_tokens = {};             // generation ends after producing one of these
   std::function<void(int32_t token)> on_token = {};  // streaming, may be empty
+  // After each decode step, with the position whose rows it wrote; may be empty.
+  std::function<void(int32_t position)> on_decode = {};
 };
 
 struct GenerateResult {

@@ -23,11 +23,24 @@ namespace lockstep {
 class PackedMatrix {
  public:
   static constexpr int32_t kGroupRows = 16;
+  static constexpr int32_t kPackGroups = 2;  // groups that are packed together
 
   PackedMatrix() = default;
   // `data`: rows * cols elements of `type` as GGUF stores them. Throws Error when cols is no
   // multiple of the type's block.
   PackedMatrix(GgmlType type, int32_t rows, int32_t cols, std::span<const std::byte> data);
+
+  // Bytes of the packed form, a multiple of 64. Throws Error as the constructor does.
+  static int64_t PackedBytes(GgmlType type, int32_t rows, int32_t cols);
+
+  // A matrix in the caller's memory, 64-byte aligned, PackedBytes long, which outlives it.
+  // Unspecified until Pack has run over all groups.
+  static PackedMatrix Over(std::span<std::byte> memory, GgmlType type, int32_t rows, int32_t cols);
+
+  // Packs groups [group_begin, group_end) of `data`, which is the whole matrix. Ranges that do not
+  // overlap may be packed at the same time. REQUIRES: group_begin is a multiple of kPackGroups, and
+  // so is group_end unless it is groups().
+  void Pack(std::span<const std::byte> data, int32_t group_begin, int32_t group_end);
 
   GgmlType type() const { return type_; }
   int32_t rows() const { return rows_; }
@@ -36,7 +49,7 @@ class PackedMatrix {
   bool quantized() const { return type_ == GgmlType::kQ8_0 || type_ == GgmlType::kQ4_0; }
   // The packed bytes, 64-byte aligned (engine/kernels/packed_layout.h), and how many belong to each
   // group of 16 rows.
-  const std::byte* data() const { return storage_.data(); }
+  const std::byte* data() const { return data_; }
   int64_t group_bytes() const { return group_bytes_; }
 
  private:
@@ -44,7 +57,8 @@ class PackedMatrix {
   int32_t rows_ = 0;
   int32_t cols_ = 0;
   int64_t group_bytes_ = 0;
-  AlignedBuffer<std::byte> storage_;  // groups * group_bytes
+  std::byte* data_ = nullptr;         // groups * group_bytes, padding groups too
+  AlignedBuffer<std::byte> storage_;  // what data_ points to, when it is the matrix's own
 };
 
 // 32 activations quantized (engine/ARITHMETIC.md 4.1). What a dot product needs lies together: a

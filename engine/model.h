@@ -3,6 +3,7 @@
 #define LOCKSTEP_ENGINE_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "engine/tokenizer.h"
 
 namespace lockstep {
+
+class ThreadTeam;
+class WeightArena;
 
 // Keys in brackets are GGUF's, below "<architecture>.".
 struct ModelConfig {
@@ -55,10 +59,19 @@ struct LayerWeights {
   PackedMatrix w_down;          // [dim, ffn_dim]
 };
 
+struct ModelLoadOptions {
+  // Repacks the weights; used during the call alone. nullptr: one of DefaultThreads().
+  ThreadTeam* team = nullptr;
+  // Called on the caller's thread after each piece of work, last with done == total. May be empty.
+  std::function<void(int64_t bytes_done, int64_t bytes_total)> progress = {};
+};
+
 class Model {
  public:
   // Throws Error for an unknown architecture or type, a missing tensor, or shapes that disagree.
-  static std::shared_ptr<const Model> Load(std::shared_ptr<const GgufFile> file);
+  static std::shared_ptr<const Model> Load(std::shared_ptr<const GgufFile> file,
+                                           const ModelLoadOptions& options = {});
+  ~Model();
 
   const ModelConfig& config() const { return config_; }
   const GgufFile& file() const { return *file_; }
@@ -66,11 +79,16 @@ class Model {
   const std::vector<float>& output_norm() const { return output_norm_; }  // [dim]
   const PackedMatrix& output() const { return output_; }                  // [vocab_size, dim]
 
+  // Bytes of all repacked matrices, one piece of memory in the order in which a step reads them,
+  // and how many of them lie in huge pages now, as far as the system tells.
+  int64_t weight_bytes() const;
+  int64_t HugePageBytes() const;
+
   // Row `token` of token_embd.weight, decoded. REQUIRES: 0 <= token < vocab_size, out has dim.
   void Embed(int32_t token, std::span<float> out) const;
 
  private:
-  Model() = default;
+  Model();
 
   std::shared_ptr<const GgufFile> file_;
   ModelConfig config_;
@@ -78,6 +96,7 @@ class Model {
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;
   PackedMatrix output_;
+  std::unique_ptr<WeightArena> arena_;  // what the matrices lie in
 };
 
 }  // namespace lockstep

@@ -50,11 +50,13 @@ class ThreadTeam {
 
   int32_t size() const { return size_; }
 
-  // Calls job(part) once for each part in [0, size()), each on a thread of its own, and returns
-  // when all have returned. What the caller wrote before is visible to the job, what the job wrote
-  // to the caller after. When parts throw, the lowest one's exception is rethrown after all ended.
-  // Allocates nothing. With a team of one this is a direct call.
-  // REQUIRES: no other Run of this team is in progress, neither around this one nor beside it.
+  // Calls job(part) once for each part in [0, size()), at the same time where there are cores for
+  // it, and returns when all have returned. Part 0 runs on the caller's thread, and so does every
+  // part whose thread has not begun by then: parts may not wait for each other. What the caller
+  // wrote before is visible to the job, what the job wrote to the caller after. When parts throw,
+  // the lowest one's exception is rethrown after all ended. Allocates nothing. With a team of one
+  // this is a direct call. REQUIRES: no other Run of this team is in progress, neither around this
+  // one nor beside it.
   template <typename Job>
   void Run(Job&& job) {
     if (size_ == 1) {

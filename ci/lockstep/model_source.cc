@@ -15,7 +15,7 @@ std::vector<Flag> ModelSource::Flags() {
   };
 }
 
-LoadedModel ModelSource::Load() const {
+LoadedModel ModelSource::Load(const ModelLoadOptions& options) const {
   if (!path.empty() && !synthetic.empty()) {
     throw Error({"--synthetic", "a model file is given too", "give --model or --synthetic"});
   }
@@ -25,7 +25,7 @@ LoadedModel ModelSource::Load() const {
   }
   const auto file =
       path.empty() ? MakeSyntheticModel(SyntheticPreset(synthetic), seed) : GgufFile::Open(path);
-  return {Model::Load(file), Tokenizer::Load(*file)};
+  return {Model::Load(file, options), Tokenizer::Load(*file)};
 }
 
 std::string ModelSource::Description() const {

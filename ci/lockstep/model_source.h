@@ -30,7 +30,7 @@ struct ModelSource {
   std::vector<Flag> Flags();
 
   // Throws Error when neither or both are given, or the model cannot be read or is not supported.
-  LoadedModel Load() const;
+  LoadedModel Load(const ModelLoadOptions& options = {}) const;
 
   // As a line of output names it: "model.gguf", or "synthetic smollm-135m, seed 1".
   std::string Description() const;

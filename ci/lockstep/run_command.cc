@@ -2,6 +2,7 @@
 // decoded; what it took goes to standard error. With --json everything is one object on standard
 // output.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -14,7 +15,9 @@
 #include "engine/generate.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
+#include "engine/row_watch.h"
 #include "engine/stopwatch.h"
+#include "engine/thread_team.h"
 #include "engine/transformer.h"
 
 namespace lockstep::cli {
@@ -26,7 +29,19 @@ struct RunOptions {
   int32_t max_new_tokens = 64;
   std::string cache = "simple";
   std::string isa;
+  int32_t threads = DefaultThreads();
+  bool watch = false;
+  int32_t watch_full = 0;  // steps, 0: never
   bool json = false;
+
+  bool watches() const { return watch || watch_full > 0; }
+};
+
+// The digest of the rows that a decode step wrote, or of the whole cache after it.
+struct WatchEntry {
+  int32_t position = 0;
+  Digest digest;
+  bool whole_cache = false;
 };
 
 // What a run used and what came out of it.
@@ -37,6 +52,7 @@ struct RunReport {
   bool ended_by_eos = false;
   std::string kernels;
   std::string cache;
+  std::vector<WatchEntry> watch;
   double load_ms = 0;
   double prefill_ms = 0;
   double decode_ms = 0;  // all tokens but the first, which the prefill gives
@@ -66,17 +82,58 @@ void PrintNow(const std::string& text) {
   std::fflush(stdout);
 }
 
+// A line on a terminal that says how far loading is, for files that take a while.
+void PrintProgress(int64_t done, int64_t total) {
+  constexpr int64_t kLargeFile = int64_t{256} << 20;
+  if (total < kLargeFile || isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\rloading {:3} % of {} MiB", done * 100 / total, total >> 20);
+  if (done == total) fmt::print(stderr, "\r{:40}\r", "");
+  std::fflush(stderr);
+}
+
+// Digests while decoding; printed as they come, but with --json.
+class Watcher {
+ public:
+  Watcher(const RunOptions& options, const KvCache& cache, std::vector<WatchEntry>* entries)
+      : options_(options), cache_(cache), entries_(*entries) {
+    entries_.reserve(static_cast<size_t>(options.max_new_tokens) * 2);
+  }
+
+  void OnDecode(int32_t position) {
+    Add({position, watch_.OfRows(cache_, {&position, 1}), false});
+    ++steps_;
+    if (options_.watch_full > 0 && steps_ % options_.watch_full == 0) {
+      Add({position, DigestOfCache(cache_), true});
+    }
+  }
+
+ private:
+  void Add(const WatchEntry& entry) {
+    entries_.push_back(entry);
+    if (options_.json) return;
+    fmt::print(stderr, "watch {} {} {}\n", entry.whole_cache ? "cache" : "rows ", entry.position,
+               entry.digest.Hex());
+  }
+
+  const RunOptions& options_;
+  const KvCache& cache_;
+  std::vector<WatchEntry>& entries_;
+  RowWatch watch_;
+  int32_t steps_ = 0;
+};
+
 RunReport Generate(const RunOptions& options) {
   RunReport report;
   Stopwatch load;
-  const LoadedModel loaded = options.source.Load();
+  ThreadTeam team(options.threads);
+  const LoadedModel loaded = options.source.Load({.team = &team, .progress = PrintProgress});
   const Tokenizer& tokenizer = *loaded.tokenizer;
   const int32_t steps = options.max_new_tokens - 1;  // the prefill gives the first token
   report.prompt_tokens = options.source.EncodePrompt(loaded, options.prompt, steps);
   const auto positions = static_cast<int32_t>(report.prompt_tokens.size()) + steps;
   const auto cache = MakeCache(options.cache, loaded.model->config().geometry(positions));
   const KernelTable& kernels = SelectKernels(options.isa);
-  Transformer transformer(loaded.model, {.kernels = &kernels});
+  Transformer transformer(loaded.model, {.kernels = &kernels, .threads = options.threads});
   report.kernels = kernels.name;
   report.cache = cache->name();
   report.load_ms = load.seconds() * 1e3;
@@ -92,6 +149,10 @@ RunReport Generate(const RunOptions& options) {
     report.text += piece;
     if (!options.json) PrintNow(stream.Push(piece));
   };
+  Watcher watcher(options, *cache, &report.watch);
+  if (options.watches()) {
+    generate.on_decode = [&](int32_t position) { watcher.OnDecode(position); };
+  }
   report.generated = GenerateGreedy(transformer, *cache, report.prompt_tokens, generate);
   report.decode_ms = generation.seconds() * 1e3 - report.prefill_ms;
   if (!options.json) PrintNow(stream.Flush() + "\n");
@@ -100,7 +161,7 @@ RunReport Generate(const RunOptions& options) {
 }
 
 void PrintJson(const RunOptions& options, const RunReport& report) {
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"model", options.source.Description()},
       {"prompt_tokens", report.prompt_tokens},
       {"tokens", report.generated.tokens},
@@ -108,6 +169,7 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
       {"digest", report.generated.logits_digest.Hex()},
       {"stop", report.ended_by_eos ? "eos" : "length"},
       {"kernels", report.kernels},
+      {"threads", options.threads},
       {"cache", report.cache},
       {"timings",
        {{"load_ms", report.load_ms},
@@ -115,19 +177,23 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
         {"decode_ms", report.decode_ms},
         {"tokens_per_second", report.tokens_per_second()}}},
   };
+  for (const WatchEntry& entry : report.watch) {
+    json[entry.whole_cache ? "watch_full" : "watch"].push_back(
+        {{"position", entry.position}, {"digest", entry.digest.Hex()}});
+  }
   // Text may end inside a UTF-8 sequence: what is not one becomes U+FFFD.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void PrintStatistics(const RunOptions& options, const RunReport& report) {
   fmt::print(stderr,
-             "{}: {} prompt tokens, {} new ({}), cache {}, kernels {}\n"
+             "{}: {} prompt tokens, {} new ({}), cache {}, kernels {}, threads {}\n"
              "load {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms, {:.1f} tokens/s\n"
              "logits digest {}\n",
              options.source.Description(), report.prompt_tokens.size(),
              report.generated.tokens.size(),
              report.ended_by_eos ? "ended by the model" : "as many as asked", report.cache,
-             report.kernels, report.load_ms, report.prefill_ms, report.decode_ms,
+             report.kernels, options.threads, report.load_ms, report.prefill_ms, report.decode_ms,
              report.tokens_per_second(), report.generated.logits_digest.Hex());
 }
 
@@ -147,15 +213,22 @@ ExitCode Run(const RunOptions& options) {
 Command RunCommand() {
   const auto options = std::make_shared<RunOptions>();
   std::vector<Flag> flags = options->source.Flags();
-  flags.insert(flags.end(),
-               {
-                   {"--prompt", "TEXT", "text to continue", &options->prompt, true},
-                   {"-n,--decode", "N", "new tokens, fewer when the model ends its text",
-                    IntTarget{&options->max_new_tokens, 1}},
-                   {"--cache", "NAME", "KV cache", &options->cache},
-                   {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &options->isa},
-                   {"--json", "", "one JSON object on standard output", &options->json},
-               });
+  flags.insert(
+      flags.end(),
+      {
+          {"--prompt", "TEXT", "text to continue", &options->prompt, true},
+          {"-n,--decode", "N", "new tokens, fewer when the model ends its text",
+           IntTarget{&options->max_new_tokens, 1}},
+          {"--cache", "NAME", "KV cache", &options->cache},
+          {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &options->isa},
+          {"--threads", "N", "threads; unless given, the CPUs that the process may use, 8 at most",
+           IntTarget{&options->threads, 1, ThreadTeam::kMaxSize}},
+          {"--watch", "", "print a digest of the K and V rows of each decode step",
+           &options->watch},
+          {"--watch-full", "N", "the same, and one of the whole cache every N steps",
+           IntTarget{&options->watch_full, 0}},
+          {"--json", "", "one JSON object on standard output", &options->json},
+      });
   return {"run", "Continue a text, greedily", std::move(flags),
           [options] { return Run(*options); }};
 }

@@ -48,6 +48,43 @@ TEST(RunTest, EveryCacheAndSeedIsRepeatable) {
   EXPECT_EQ(RunJson(TinyRun({"--json", "--seed", "1"}))["digest"], simple["digest"]);
 }
 
+TEST(RunTest, ThreadsChangeNoBitAndAreNamed) {
+  const json one = RunJson(TinyRun({"--json", "--threads", "1"}));
+  EXPECT_EQ(one["threads"], 1);
+  for (const char* threads : {"2", "5"}) {
+    EXPECT_EQ(RunJson(TinyRun({"--json", "--threads", threads}))["digest"], one["digest"]);
+  }
+  const ProcessResult text = RunLockstepCommand(TinyRun({"--threads", "3"}));
+  EXPECT_NE(text.err.find("threads 3"), std::string::npos) << text.err;
+  EXPECT_EQ(RunLockstepCommand(TinyRun({"--threads", "0"})).exit_code, 2);
+}
+
+TEST(RunTest, WatchShowsTheRowsOfEachDecodeStep) {
+  const json plain = RunJson(TinyRun({"--json"}));
+  EXPECT_FALSE(plain.contains("watch"));
+  const json watched = RunJson(TinyRun({"--json", "--watch-full", "4"}));
+  EXPECT_EQ(watched["digest"], plain["digest"]);
+  ASSERT_EQ(watched["watch"].size(), 11u);  // the prefill gives the first of 12 tokens
+  ASSERT_EQ(watched["watch_full"].size(), 2u);
+  const auto first = plain["prompt_tokens"].size();
+  for (size_t i = 0; i < 11; ++i) EXPECT_EQ(watched["watch"][i]["position"], first + i);
+  EXPECT_EQ(watched["watch_full"][1]["position"], first + 7);
+  // Written in place or copied (a block of one position grants no prefill), by any kernels.
+  for (const auto& more : {std::vector<std::string>{"--cache", "paged/1"},
+                           {"--isa", "scalar"},
+                           {"--threads", "3", "--cache", "paged/16"}}) {
+    auto args = TinyRun({"--json", "--watch-full", "4"});
+    args.insert(args.end(), more.begin(), more.end());
+    const json other = RunJson(args);
+    EXPECT_EQ(other["watch"], watched["watch"]) << more[1];
+    EXPECT_EQ(other["watch_full"], watched["watch_full"]) << more[1];
+  }
+  const ProcessResult text = RunLockstepCommand(TinyRun({"--watch"}));
+  EXPECT_NE(text.err.find(watched["watch"][10]["digest"].get<std::string>()), std::string::npos)
+      << text.err;
+  EXPECT_EQ(text.err.find("watch cache"), std::string::npos) << text.err;
+}
+
 TEST(RunTest, RealModelGivesTheReferenceText) {
   LOCKSTEP_TEST_MODEL_OR_SKIP(path, "stories260K-f32.gguf");
   const ProcessResult text =

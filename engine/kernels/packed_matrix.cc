@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -49,11 +50,8 @@ void PackBlock(GgmlType type, const uint8_t* from, int64_t b, int32_t r, uint8_t
   }
 }
 
-}  // namespace
-
-PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
-                           std::span<const std::byte> data)
-    : type_(type), rows_(rows), cols_(cols) {
+// Blocks of a row. Throws Error when there is no whole number of them.
+int64_t BlocksOf(GgmlType type, int32_t rows, int32_t cols) {
   const GgmlTypeTraits layout = LayoutOf(type);
   LS_CHECK(rows > 0 && cols > 0, "matrix of {} x {}", rows, cols);
   if (cols % layout.block_elements != 0) {
@@ -61,21 +59,63 @@ PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
                  .what = fmt::format("its rows are no whole blocks of {}", layout.block_elements),
                  .remedy = "convert this tensor to a float type"});
   }
-  const int64_t blocks = cols / layout.block_elements;
+  return cols / layout.block_elements;
+}
+
+}  // namespace
+
+int64_t PackedMatrix::PackedBytes(GgmlType type, int32_t rows, int32_t cols) {
+  const int64_t blocks = BlocksOf(type, rows, cols);
+  const int64_t groups = (int64_t{rows} + kRows - 1) / kRows;
+  return StoredGroups(IsHalf(type), groups) * GroupBytes(type, blocks);
+}
+
+PackedMatrix PackedMatrix::Over(std::span<std::byte> memory, GgmlType type, int32_t rows,
+                                int32_t cols) {
+  PackedMatrix matrix;
+  const int64_t bytes = PackedBytes(type, rows, cols);
+  LS_CHECK(std::cmp_equal(memory.size(), bytes), "{} bytes for a matrix of {}", memory.size(),
+           bytes);
+  LS_CHECK(reinterpret_cast<uintptr_t>(memory.data()) % kLineBytes == 0, "memory at {}",
+           static_cast<const void*>(memory.data()));
+  matrix.type_ = type;
+  matrix.rows_ = rows;
+  matrix.cols_ = cols;
+  matrix.group_bytes_ = GroupBytes(type, BlocksOf(type, rows, cols));
+  matrix.data_ = memory.data();
+  return matrix;
+}
+
+PackedMatrix::PackedMatrix(GgmlType type, int32_t rows, int32_t cols,
+                           std::span<const std::byte> data) {
+  AlignedBuffer<std::byte> storage(PackedBytes(type, rows, cols));
+  *this = Over(storage.span(), type, rows, cols);
+  storage_ = std::move(storage);
+  Pack(data, 0, groups());
+}
+
+void PackedMatrix::Pack(std::span<const std::byte> data, int32_t group_begin, int32_t group_end) {
+  const GgmlTypeTraits layout = LayoutOf(type_);
+  const int64_t blocks = cols_ / layout.block_elements;
   const int64_t row_bytes = blocks * layout.block_bytes;
-  LS_CHECK(std::cmp_equal(data.size(), rows * row_bytes), "{} bytes for {} x {} of type {}",
-           data.size(), rows, cols, static_cast<uint32_t>(type));
-  group_bytes_ = GroupBytes(type, blocks);
-  const int64_t stored_groups = StoredGroups(IsHalf(type), groups());
-  storage_ = AlignedBuffer<std::byte>(stored_groups * group_bytes_);
-  std::memset(storage_.data(), 0, storage_.size());  // padding rows: scale 0, so every product is 0
-  auto* out = reinterpret_cast<uint8_t*>(storage_.data());
+  LS_CHECK(std::cmp_equal(data.size(), rows_ * row_bytes), "{} bytes for {} x {} of type {}",
+           data.size(), rows_, cols_, static_cast<uint32_t>(type_));
+  LS_CHECK(group_begin >= 0 && group_begin % kPackGroups == 0 && group_end <= groups() &&
+               (group_end % kPackGroups == 0 || group_end == groups()),
+           "groups [{}, {}) of {}", group_begin, group_end, groups());
   const auto* in = reinterpret_cast<const uint8_t*>(data.data());
-  for (int64_t row = 0; row < rows; ++row) {
-    uint8_t* group = out + GroupAt(IsHalf(type), row / kRows, group_bytes_);
-    for (int64_t b = 0; b < blocks; ++b) {
-      PackBlock(type, in + row * row_bytes + b * layout.block_bytes, b,
-                static_cast<int32_t>(row % kRows), group);
+  const bool half = IsHalf(type_);
+  for (int32_t pair = group_begin; pair < group_end; pair += kPackGroups) {
+    // Padding rows and groups: scale 0, so every product is 0.
+    const int64_t stored = std::min(StoredGroups(half, groups()), int64_t{pair} + kPackGroups);
+    std::memset(data_ + pair * group_bytes_, 0,
+                static_cast<size_t>((stored - pair) * group_bytes_));
+    const int32_t row_end = std::min(rows_, (pair + kPackGroups) * kRows);
+    for (int32_t row = pair * kRows; row < row_end; ++row) {
+      auto* group = reinterpret_cast<uint8_t*>(data_) + GroupAt(half, row / kRows, group_bytes_);
+      for (int64_t b = 0; b < blocks; ++b) {
+        PackBlock(type_, in + row * row_bytes + b * layout.block_bytes, b, row % kRows, group);
+      }
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "caches/simple_kv_cache.h"
+#include "engine/row_watch.h"
 #include "engine/synthetic.h"
 #include "engine/transformer.h"
 
@@ -64,6 +65,27 @@ TEST(AllocationTest, DirectStepsAllocateNothing) {
 TEST(AllocationTest, LegacyStepsAllocateNothing) {
   ExpectNoAllocations("tiny-gqa-9x3-q8_0", 3);
   ExpectNoAllocations("tiny-bias-qknorm-6x2-q8_0", 3);
+}
+
+// Two sequences in a step, on a team, watched.
+TEST(AllocationTest, BatchesOnATeamAllocateNothing) {
+  const auto model = Model::Load(MakeSyntheticModel(SyntheticPreset("tiny-gqa-9x3-q8_0"), 1));
+  Transformer transformer(model, {.threads = 3});
+  SimpleKvCache first(model->config().geometry(64)), second(model->config().geometry(64));
+  RowWatch watch;
+  const int32_t token = 5;
+  int32_t position = 0;
+  const auto decode = [&] {
+    const BatchSequence batch[] = {{{&token, 1}, {&position, 1}, &first},
+                                   {{&token, 1}, {&position, 1}, &second}};
+    transformer.ForwardBatch(batch);
+    EXPECT_EQ(watch.OfRows(first, {&position, 1}), watch.OfRows(second, {&position, 1}));
+    ++position;
+  };
+  decode();
+  const int64_t warm = allocations;
+  for (int32_t step = 0; step < 20; ++step) decode();
+  EXPECT_EQ(allocations, warm);
 }
 
 }  // namespace

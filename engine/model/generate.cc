@@ -61,6 +61,7 @@ GenerateResult GenerateGreedy(Transformer& transformer, KvCache& cache,
     if (static_cast<int32_t>(result.tokens.size()) == options.max_new_tokens) break;
     const int32_t position = next_position++;
     logits = transformer.Forward({&token, 1}, {&position, 1}, cache);
+    if (options.on_decode) options.on_decode(position);
     digest.AddFloats(logits);
   }
   result.logits_digest = digest.Finish();

@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <list>
+#include <optional>
 #include <set>
 
 #include "caches/check.h"
 #include "caches/error.h"
 #include "engine/model/model_config.h"
+#include "engine/model/weight_arena.h"
+#include "engine/thread_team.h"
 
 namespace lockstep {
 namespace {
@@ -21,11 +27,6 @@ class TensorReader {
   // [rows, cols] as the engine names it; GGUF's shape has the contiguous dimension first.
   const GgufTensor& Matrix(const std::string& name, int32_t rows, int32_t cols) {
     return Take(name, {cols, rows});
-  }
-
-  PackedMatrix Packed(const std::string& name, int32_t rows, int32_t cols) {
-    const GgufTensor& tensor = Matrix(name, rows, cols);
-    return PackedMatrix(tensor.type, rows, cols, tensor.data);
   }
 
   std::vector<float> Vector(const std::string& name, int32_t elements) {
@@ -61,31 +62,89 @@ class TensorReader {
   std::set<std::string> used_;
 };
 
-LayerWeights ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer) {
+// A matrix that is found and checked, and not packed yet.
+struct Unpacked {
+  const GgufTensor* tensor = nullptr;
+  int32_t rows = 0;
+  int32_t cols = 0;
+  PackedMatrix* packed = nullptr;  // where it goes
+};
+
+// What a piece of packing work is, at most: progress is told after each.
+constexpr int64_t kPieceBytes = int64_t{16} << 20;
+
+// A model whose head is smaller than this is packed before a team has started.
+constexpr size_t kSharedBytes = size_t{1} << 20;
+
+// Lays the matrices one after another, in their order, and packs them.
+std::unique_ptr<WeightArena> PackAll(std::span<const Unpacked> matrices, ThreadTeam& team,
+                                     const ModelLoadOptions& options) {
+  int64_t room = 0;
+  int64_t total = 0;  // bytes of the file
+  for (const Unpacked& m : matrices) {
+    room += PackedMatrix::PackedBytes(m.tensor->type, m.rows, m.cols);
+    total += static_cast<int64_t>(m.tensor->data.size());
+  }
+  auto arena = std::make_unique<WeightArena>(room);
+  constexpr int32_t kGrain = PackedMatrix::kPackGroups;
+  int64_t done = 0;
+  for (const Unpacked& m : matrices) {
+    const GgmlType type = m.tensor->type;
+    PackedMatrix& packed = *m.packed;
+    packed = PackedMatrix::Over(arena->Take(PackedMatrix::PackedBytes(type, m.rows, m.cols)), type,
+                                m.rows, m.cols);
+    const auto bytes = static_cast<int64_t>(m.tensor->data.size());
+    const auto piece = static_cast<int32_t>(
+        std::max<int64_t>(kPieceBytes / packed.group_bytes() / kGrain, 1) * kGrain);
+    for (int32_t first = 0; first < packed.groups(); first += piece) {
+      const int32_t count = std::min(piece, packed.groups() - first);
+      team.Run([&](int32_t part) {
+        const PartRange range = PartOf(count, part, team.size(), kGrain);
+        if (range.empty()) return;
+        packed.Pack(m.tensor->data, first + static_cast<int32_t>(range.begin),
+                    first + static_cast<int32_t>(range.end));
+      });
+      if (options.progress) {
+        options.progress(done + bytes * (first + count) / packed.groups(), total);
+      }
+    }
+    done += bytes;
+  }
+  return arena;
+}
+
+// The matrices of a layer in the order in which a step reads them; the rest goes into `w`.
+void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, LayerWeights& w,
+               std::vector<Unpacked>* matrices) {
   const auto name = [&](std::string_view suffix) {
     return fmt::format("blk.{}.{}", layer, suffix);
   };
-  LayerWeights w;
+  const auto find = [&](std::string_view suffix, int32_t rows, int32_t cols, PackedMatrix* packed) {
+    matrices->push_back({&reader.Matrix(name(suffix), rows, cols), rows, cols, packed});
+  };
   w.attn_norm = reader.Vector(name("attn_norm.weight"), config.dim);
-  w.wq = reader.Packed(name("attn_q.weight"), config.q_dim(), config.dim);
-  w.wk = reader.Packed(name("attn_k.weight"), config.kv_dim(), config.dim);
-  w.wv = reader.Packed(name("attn_v.weight"), config.kv_dim(), config.dim);
+  find("attn_q.weight", config.q_dim(), config.dim, &w.wq);
+  find("attn_k.weight", config.kv_dim(), config.dim, &w.wk);
+  find("attn_v.weight", config.kv_dim(), config.dim, &w.wv);
   w.bq = reader.OptionalVector(name("attn_q.bias"), config.q_dim());
   w.bk = reader.OptionalVector(name("attn_k.bias"), config.kv_dim());
   w.bv = reader.OptionalVector(name("attn_v.bias"), config.kv_dim());
   w.q_norm = reader.OptionalVector(name("attn_q_norm.weight"), config.head_dim);
   w.k_norm = reader.OptionalVector(name("attn_k_norm.weight"), config.head_dim);
-  w.wo = reader.Packed(name("attn_output.weight"), config.dim, config.q_dim());
+  find("attn_output.weight", config.dim, config.q_dim(), &w.wo);
   w.ffn_norm = reader.Vector(name("ffn_norm.weight"), config.dim);
-  w.w_gate = reader.Packed(name("ffn_gate.weight"), config.ffn_dim, config.dim);
-  w.w_up = reader.Packed(name("ffn_up.weight"), config.ffn_dim, config.dim);
-  w.w_down = reader.Packed(name("ffn_down.weight"), config.dim, config.ffn_dim);
-  return w;
+  find("ffn_gate.weight", config.ffn_dim, config.dim, &w.w_gate);
+  find("ffn_up.weight", config.ffn_dim, config.dim, &w.w_up);
+  find("ffn_down.weight", config.dim, config.ffn_dim, &w.w_down);
 }
 
 }  // namespace
 
-std::shared_ptr<const Model> Model::Load(std::shared_ptr<const GgufFile> file) {
+Model::Model() = default;
+Model::~Model() = default;
+
+std::shared_ptr<const Model> Model::Load(std::shared_ptr<const GgufFile> file,
+                                         const ModelLoadOptions& options) {
   LS_CHECK(file != nullptr, "no file");
   std::shared_ptr<Model> model(new Model());
   model->file_ = std::move(file);
@@ -95,16 +154,30 @@ std::shared_ptr<const Model> Model::Load(std::shared_ptr<const GgufFile> file) {
   TensorReader reader(*model->file_);
   model->token_embedding_ = &reader.Matrix("token_embd.weight", config.vocab_size, config.dim);
   // One layer at a time: a block count that the file does not back ends at its first absent tensor.
+  std::list<LayerWeights> layers;  // a list: `matrices` points into it
+  std::vector<Unpacked> matrices;
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
-    model->layers_.push_back(ReadLayer(reader, config, layer));
+    ReadLayer(reader, config, layer, layers.emplace_back(), &matrices);
   }
   model->output_norm_ = reader.Vector("output_norm.weight", config.dim);
   config.tied_head = !reader.Has("output.weight");
-  model->output_ = reader.Packed(config.tied_head ? "token_embd.weight" : "output.weight",
-                                 config.vocab_size, config.dim);
+  const std::string head = config.tied_head ? "token_embd.weight" : "output.weight";
+  matrices.push_back({&reader.Matrix(head, config.vocab_size, config.dim), config.vocab_size,
+                      config.dim, &model->output_});
   reader.RefuseUnused();
+
+  std::optional<ThreadTeam> own;
+  if (options.team == nullptr) {
+    own.emplace(matrices.back().tensor->data.size() < kSharedBytes ? 1 : DefaultThreads());
+  }
+  model->arena_ = PackAll(matrices, own ? *own : *options.team, options);
+  model->layers_.assign(std::make_move_iterator(layers.begin()),
+                        std::make_move_iterator(layers.end()));
   return model;
 }
+
+int64_t Model::weight_bytes() const { return arena_->size(); }
+int64_t Model::HugePageBytes() const { return arena_->HugePageBytes(); }
 
 void Model::Embed(int32_t token, std::span<float> out) const {
   LS_CHECK(token >= 0 && token < config_.vocab_size, "token {} of {}", token, config_.vocab_size);

@@ -171,6 +171,7 @@ void ProbeCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
 void ProbeCache::Rollback(int32_t length) {
   ++writes_;
   EXPECT_FALSE(refuse_rollback) << "rollback to " << length;
+  if (on_rollback) on_rollback();
   inner_->Rollback(length);
 }
 

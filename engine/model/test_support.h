@@ -66,6 +66,7 @@ class ProbeCache final : public KvCache {
 
   // Called before and after each forwarded call; may throw.
   std::function<void(CacheCall, int32_t layer, bool before)> on_call;
+  std::function<void()> on_rollback;    // called before a rollback; may throw
   bool refuse_slots = false;            // the legacy path
   bool view_per_query = false;          // view_depends_on_query()
   std::optional<int32_t> step_rows;     // max_step_rows()

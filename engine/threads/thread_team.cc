@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <iterator>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -68,11 +69,17 @@ PartRange PartOf(int64_t total, int32_t part, int32_t parts, int64_t grain) {
 }
 
 // The threads besides the caller, and how they meet: the caller publishes a job by raising epoch_,
-// each thread reports by lowering pending_, and whoever lowers it to 0 wakes the caller.
+// whoever ends a part lowers pending_, and whoever lowers it to 0 wakes the caller.
+//
+// A part is claimed before it is run, by its own thread or, when that has not begun by the time the
+// caller has nothing else to do, by the caller. So a thread that the system keeps waiting for a
+// core delays nothing. Which thread runs a part changes nothing that the part computes.
 class ThreadTeam::Crew {
  public:
   explicit Crew(int32_t size)
-      : errors_(static_cast<size_t>(size)), spins_(size <= UsableCpus() ? kSpins : 0) {
+      : claims_(static_cast<size_t>(size)),
+        errors_(static_cast<size_t>(size)),
+        spins_(size <= UsableCpus() ? kSpins : 0) {
     threads_.reserve(static_cast<size_t>(size) - 1);
     try {
       for (int32_t part = 1; part < size; ++part) {
@@ -95,9 +102,14 @@ class ThreadTeam::Crew {
     LS_CHECK(!running_.exchange(true, std::memory_order_acquire), "a job inside or beside a job");
     job_ = job;
     pending_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
-    epoch_.fetch_add(1);
+    const uint32_t epoch = epoch_.fetch_add(1) + 1;
     epoch_.notify_all();
     Do(0);
+    for (int32_t part = 1; part < std::ssize(claims_); ++part) {
+      if (!Claim(part, epoch)) continue;
+      Do(part);
+      pending_.fetch_sub(1);
+    }
     uint32_t left = pending_.load(std::memory_order_acquire);
     while (left != 0) {
       AwaitChange(pending_, left, spins_);
@@ -108,13 +120,30 @@ class ThreadTeam::Crew {
   }
 
  private:
+  // The last epoch in which somebody took the part.
+  struct alignas(64) PartClaim {
+    std::atomic<uint32_t> epoch{0};
+  };
+
   void Work(int32_t part) {
-    for (uint32_t epoch = 0;; ++epoch) {
+    uint32_t epoch = 0;
+    while (true) {
       AwaitChange(epoch_, epoch, spins_);
-      if (dismissed_) return;
+      // In this order: an epoch that is no job but the dismissal is seen together with it.
+      epoch = epoch_.load(std::memory_order_acquire);
+      if (dismissed_.load(std::memory_order_acquire)) return;
+      // Without the claim the job may be over, and nothing of it may be touched.
+      if (!Claim(part, epoch)) continue;
       Do(part);
       if (pending_.fetch_sub(1) == 1) pending_.notify_one();
     }
+  }
+
+  // Every part is claimed once in every epoch.
+  bool Claim(int32_t part, uint32_t epoch) {
+    uint32_t before = epoch - 1;
+    return claims_[static_cast<size_t>(part)].epoch.compare_exchange_strong(
+        before, epoch, std::memory_order_acq_rel);
   }
 
   void Do(int32_t part) {
@@ -137,7 +166,7 @@ class ThreadTeam::Crew {
   }
 
   void Dismiss() {
-    dismissed_ = true;
+    dismissed_.store(true, std::memory_order_release);
     epoch_.fetch_add(1);
     epoch_.notify_all();
     for (std::thread& thread : threads_) thread.join();
@@ -146,11 +175,12 @@ class ThreadTeam::Crew {
   // Each on a cache line of its own: the one is read by all while the other is written by all.
   alignas(64) std::atomic<uint32_t> epoch_{0};
   alignas(64) std::atomic<uint32_t> pending_{0};
-  // Written between jobs by the caller alone; epoch_ publishes them.
+  // Written between jobs by the caller alone; epoch_ publishes it.
   alignas(64) JobRef job_;
-  bool dismissed_ = false;
+  std::atomic<bool> dismissed_{false};
   std::atomic<bool> running_{false};
   std::atomic<bool> failed_{false};
+  std::vector<PartClaim> claims_;           // one a part
   std::vector<std::exception_ptr> errors_;  // one a part
   const int32_t spins_;
   std::vector<std::thread> threads_;
