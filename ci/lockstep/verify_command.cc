@@ -31,7 +31,7 @@ constexpr std::string_view kDefaultPrompt = "Once upon a time";
 
 struct VerifyFlags {
   ModelSource source;
-  std::string prompt;  // empty: kDefaultPrompt
+  std::string prompt{kDefaultPrompt};
   int32_t decode_steps = 8;
   std::vector<std::string> caches;
   std::string isa;
@@ -216,7 +216,7 @@ ExitCode RunMatrixOf(const VerifyFlags& flags) {
   }
   MatrixFlags matrix = flags.matrix;
   matrix.source = flags.source;
-  matrix.prompt = flags.prompt;
+  if (flags.prompt != kDefaultPrompt) matrix.prompt = flags.prompt;  // else tokens of its own
   matrix.decode_steps = flags.decode_steps;
   matrix.caches = flags.caches;
   matrix.isa = flags.isa;
@@ -230,7 +230,6 @@ ExitCode RunVerify(VerifyFlags flags) {
     throw Error({flag, "is a flag of the determinism matrix", "give --matrix too"});
   }
   CheckFloatingPointEnvironment();
-  if (flags.prompt.empty()) flags.prompt = kDefaultPrompt;
   if (!flags.source.given()) flags.source.synthetic = kDefaultPreset;
   const KernelTable& kernels = SelectKernels(flags.isa);
   const LoadedModel loaded = flags.source.Load();
@@ -268,7 +267,7 @@ Command VerifyCommand() {
   flags.insert(
       flags.end(),
       {
-          {"--prompt", "TEXT", "text of the prefill (default: Once upon a time)", &values->prompt},
+          {"--prompt", "TEXT", "text of the prefill", &values->prompt},
           {"-n,--decode", "N", "decode steps after the prefill",
            IntTarget{&values->decode_steps, 1}},
           {"--cache", "NAME", "a cache to verify, once for each (default: all)", &values->caches},
