@@ -39,6 +39,15 @@ inline void LoadHalves(const uint8_t* from, Ints (&out)[kParts]) {
 #endif
 }
 
+// WidenF16 by the processor's own conversion where there is one.
+inline float WidenHalf(uint16_t half) {
+#if defined(__F16C__)
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+#else
+  return WidenF16(half);
+#endif
+}
+
 // WidenF16 of 16 halves.
 #if defined(__F16C__)
 inline Lanes WidenHalves(const uint8_t* from) {

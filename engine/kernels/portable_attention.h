@@ -67,6 +67,7 @@ inline void AttentionTile(const AttentionShape& shape, const AttentionQueries& q
                           int32_t head_end, float* scratch) {
   RowTile tile;
   tile.count = 0;
+  tile.fetches_ahead = count == 1;
   tile.least = queries.visible[first];
   tile.most = queries.visible[first + count - 1];
   const int64_t stride = ScoreStride(tile.most);

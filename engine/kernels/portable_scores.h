@@ -47,11 +47,16 @@ inline void DecodeKeyOf(RowType type, const uint8_t* row, int64_t element, int32
 // decoded into `scratch`. Of positions from `end` on, nothing is read; `segment` moves on to the
 // segment of p.
 inline KeyBlock KeysAt(const KvHead& head, int32_t p, int32_t end, const KvSegment** segment,
-                       float* scratch) {
+                       bool fetches_ahead, float* scratch) {
   while (p - (*segment)->first >= (*segment)->count) ++*segment;
   const KvSegment* at = *segment;
   const int64_t bytes = StoredBytes(at->key_type, head.kv_stride);
   const uint8_t* row = reinterpret_cast<const uint8_t*>(at->keys) + int64_t{p - at->first} * bytes;
+  if (fetches_ahead) {
+    const int64_t ahead = kFetchAhead * bytes + StoredBytes(at->key_type, head.element);
+    const int64_t wanted = StoredBytes(at->key_type, head.dim);
+    for (int32_t i = 0; i < kWidth; ++i) FetchAhead(row, ahead + i * bytes, wanted);
+  }
   const bool whole = p + kWidth <= end && p - at->first + kWidth <= at->count;
   if (whole && at->key_type == RowType::kF32 && head.dim % kLanes == 0) {
     return {.base = reinterpret_cast<const float*>(row) + head.element, .stride = head.kv_stride};
@@ -121,7 +126,7 @@ inline void ScoreRows(const RowTile& tile, int32_t r, int32_t p, const KeyBlock&
 inline void ScoreTile(const KvHead& head, const RowTile& tile, float scale, float* scratch) {
   const KvSegment* segment = head.segments;
   for (int32_t p = 0; p < tile.most; p += kWidth) {
-    const KeyBlock keys = KeysAt(head, p, tile.most, &segment, scratch);
+    const KeyBlock keys = KeysAt(head, p, tile.most, &segment, tile.fetches_ahead, scratch);
     int32_t r = 0;
     while (r < tile.count && p >= tile.visible[r]) ++r;  // visible increases
     for (; r + kScoreRows <= tile.count; r += kScoreRows) {

@@ -14,7 +14,7 @@
 namespace lockstep::internal {
 namespace {
 
-inline int64_t StoredBytes(RowType type, int64_t elements) {
+inline constexpr int64_t StoredBytes(RowType type, int64_t elements) {
   switch (type) {
     case RowType::kF32:
       return elements * 4;
@@ -49,7 +49,7 @@ inline Lanes LoadStored(const uint8_t* row, int64_t element) {
       if (upper) pairs = pairs >> 4;
       quants = __builtin_bit_cast(Bytes, pairs & 0x0f0f) - 8;
     }
-    return LanesOf(quants) * SplatLanes(WidenF16(scale));
+    return LanesOf(quants) * SplatLanes(WidenHalf(scale));
   }
 }
 
@@ -65,7 +65,7 @@ inline void LoadTail(const uint8_t* row, int64_t element, int32_t count, float (
     } else if constexpr (kType == RowType::kF16) {
       uint16_t half;
       __builtin_memcpy(&half, row + (element + j) * 2, sizeof half);
-      out[j] = WidenF16(half);
+      out[j] = WidenHalf(half);
     }
   }
 }
@@ -81,7 +81,21 @@ struct RowTile {
   int32_t visible[kAttentionRows];
   int32_t least;  // the smallest and the largest of them
   int32_t most;
+  bool fetches_ahead;  // one query: each row is read once, from memory
 };
+
+// Rows from the one that is read to the one that is asked for. A KV head's part of a row is a line
+// or a few, and the next row's a stride away: the processor's own prefetchers see no stream in it.
+// Worth half the time of a decode step's attention.
+inline constexpr int64_t kFetchAhead = 64;
+
+// Asks for `bytes` from `at` + `ahead` on, which may lie past all rows: a hint is no access.
+inline void FetchAhead(const uint8_t* at, int64_t ahead, int64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(ahead);
+  for (int64_t b = 0; b < bytes; b += kLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const void*>(begin + static_cast<uintptr_t>(b)));
+  }
+}
 
 // Where the KV head lies in the stored rows.
 struct KvHead {

@@ -29,6 +29,9 @@ struct ValuePlace {
 template <RowType kType, size_t kRowCount, size_t kChunks>
 [[gnu::noinline]] void AddRows(const ValuePlace& place, const uint8_t* rows, int64_t row_bytes,
                                int32_t p, int32_t count, Lanes (*chains)[kChunks]) {
+  const bool fetches_ahead = place.tile->fetches_ahead;
+  const int64_t ahead = kFetchAhead * row_bytes + StoredBytes(kType, place.element);
+  constexpr int64_t kWanted = StoredBytes(kType, int64_t{kChunks} * kLanes);
   const float* weights[kRowCount];
   Lanes chain[kRowCount][kChunks];
   LOCKSTEP_UNROLL for (size_t r = 0; r < kRowCount; ++r) {
@@ -37,6 +40,7 @@ template <RowType kType, size_t kRowCount, size_t kChunks>
   }
   for (int32_t i = 0; i < count; ++i) {
     const uint8_t* row = rows + i * row_bytes;
+    if (fetches_ahead) FetchAhead(row, ahead, kWanted);
     Lanes v[kChunks];
     if (kChunks == 1 && place.width < kLanes) {
       float tail[kLanes];
