@@ -220,13 +220,28 @@ inline void TileOf512(const PackedView& w, const Activations& x, int32_t group, 
   Tile512<kType, kGroups, kTokens>(w, x, group, token, y);
 }
 
+// Part `part` of `parts` of the bytes from `at` on into the second-level cache. They may lie past
+// the matrix: a hint is no access.
+inline void FetchPart(const uint8_t* at, int64_t bytes, int64_t part, int64_t parts) {
+  const auto base = reinterpret_cast<uintptr_t>(at);
+  const int64_t lines = bytes / kLineBytes;
+  for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(base + static_cast<uintptr_t>(line * kLineBytes)),
+                 _MM_HINT_T1);
+  }
+}
+
 // Tokens [token, end) in tiles of nearly the same size: a small last tile would waste most of it.
+// The first tile would wait for its weights; so the tiles before it ask for them, each for a part.
 template <GgmlType kType, size_t kGroups, size_t kTokens>
 inline void Tokens512(const PackedView& w, const Activations& x, int32_t group, int64_t token,
                       int64_t end, float* const* y) {
   constexpr auto kMost = static_cast<int64_t>(kTokens);
-  for (int64_t tiles = (end - token + kMost - 1) / kMost; tiles > 0; --tiles) {
+  const int64_t all = (end - token + kMost - 1) / kMost;
+  const uint8_t* next = GroupOf(w, group) + static_cast<int64_t>(kGroups) * w.group_bytes;
+  for (int64_t tiles = all; tiles > 0; --tiles) {
     const int64_t count = (end - token + tiles - 1) / tiles;
+    FetchPart(next, static_cast<int64_t>(kGroups) * w.group_bytes, all - tiles, all);
     TileOf512<kType, kGroups, kTokens>(w, x, group, token, count, y);
     token += count;
   }

@@ -91,8 +91,9 @@ void TeamKernels::GatePart(const Activations& x, const GatedProduct& product, in
   const auto group_begin = static_cast<int32_t>(range.begin);
   const auto group_end = static_cast<int32_t>(range.end);
   const Outputs outputs(gate, group_begin, group_end);
-  for (int32_t begin = 0; begin < x.tokens; begin += kGateTokens) {
-    const int32_t end = std::min(x.tokens, begin + kGateTokens);
+  int32_t begin = 0;  // equal blocks: a short last one would read the weights for a few tokens
+  for (int32_t blocks = (x.tokens + kGateTokens - 1) / kGateTokens; blocks > 0; --blocks) {
+    const int32_t end = begin + (x.tokens - begin + blocks - 1) / blocks;
     const Activations some = TokensOf(x, begin, end);
     kernels_.matmul(gate, some, group_begin, group_end, product.gate_rows + begin);
     kernels_.matmul(*product.up, some, group_begin, group_end, product.up_rows + begin);
@@ -104,6 +105,7 @@ void TeamKernels::GatePart(const Activations& x, const GatedProduct& product, in
       kernels_.quantize_activations(
           out, count, product.blocks + (int64_t{t} * gate.rows() + outputs.begin) / kBlock);
     }
+    begin = end;
   }
 }
 
