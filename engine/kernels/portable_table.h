@@ -4,8 +4,11 @@
 
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/portable_attention.h"
+#include "engine/kernels/portable_gate.h"
 #include "engine/kernels/portable_matmul.h"
-#include "engine/kernels/portable_rows.h"
+#include "engine/kernels/portable_quantize.h"
+#include "engine/kernels/portable_rms_norm.h"
+#include "engine/kernels/portable_rope.h"
 
 namespace lockstep::internal {
 namespace {
