@@ -19,10 +19,10 @@ namespace lockstep::internal {
 }  // namespace lockstep::internal
 
 // LS_CHECK(condition, "format", values...): the message is formatted only on failure.
-#define LS_CHECK(condition, ...)                                                     \
-  (__builtin_expect(static_cast<bool>(condition), 1)                                 \
-       ? static_cast<void>(0)                                                        \
-       : ::lockstep::internal::CheckFailed(__FILE__, __LINE__, #condition,           \
+#define LS_CHECK(condition, ...)                                           \
+  (__builtin_expect(static_cast<bool>(condition), 1)                       \
+       ? static_cast<void>(0)                                              \
+       : ::lockstep::internal::CheckFailed(__FILE__, __LINE__, #condition, \
                                            ::fmt::format(__VA_ARGS__)))
 
 #endif  // LOCKSTEP_CACHES_CHECK_H_

@@ -26,8 +26,7 @@ void CheckGeometry(const KvGeometry& g) {
 
 void CheckLayer(const KvGeometry& geometry, int32_t layer) {
   if (layer < 0 || layer >= geometry.num_layers) {
-    throw std::out_of_range(
-        fmt::format("layer {} is outside [0, {})", layer, geometry.num_layers));
+    throw std::out_of_range(fmt::format("layer {} is outside [0, {})", layer, geometry.num_layers));
   }
 }
 

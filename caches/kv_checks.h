@@ -28,7 +28,7 @@ void CheckRollback(int32_t length, int32_t current_length);
 // A non-empty contiguous run inside [0, max_length), computed without overflow [R2, U7].
 struct PositionRun {
   int32_t first = 0;
-  int32_t count = 0;  // > 0
+  int32_t count = 0;                             // > 0
   int32_t end() const { return first + count; }  // <= max_length: cannot overflow
   friend bool operator==(const PositionRun&, const PositionRun&) = default;
 };

@@ -48,43 +48,43 @@ typedef struct lockstep_kv_geometry {
 } lockstep_kv_geometry;
 
 typedef struct lockstep_kv_plugin {
-  uint32_t abi_version; /* LOCKSTEP_KV_ABI_VERSION */
-  uint32_t features;    /* LOCKSTEP_KV_... flags */
-  const char *name;     /* short, printable; static */
-  int32_t block_size;   /* positions of a block; 0: any run is in one piece */
+  uint32_t abi_version;      /* LOCKSTEP_KV_ABI_VERSION */
+  uint32_t features;         /* LOCKSTEP_KV_... flags */
+  const char* name;          /* short, printable; static */
+  int32_t block_size;        /* positions of a block; 0: any run is in one piece */
   int32_t head_dim_multiple; /* head_dim has to be a multiple of it; at least 1 */
 
   /* NULL when the geometry cannot be held. */
-  void *(*create)(const lockstep_kv_geometry *geometry);
-  void (*destroy)(void *cache);
+  void* (*create)(const lockstep_kv_geometry* geometry);
+  void (*destroy)(void* cache);
 
   /* 1 + the highest position written at the layer; -1 for a layer that does not exist. */
-  int32_t (*length)(const void *cache, int32_t layer);
+  int32_t (*length)(const void* cache, int32_t layer);
 
   /* Copies row `position` of the layer, as a query reads it, into keys and values [V1, V2]. */
-  lockstep_kv_status (*read_row)(const void *cache, int32_t layer, int32_t position, float *keys,
-                                 float *values);
+  lockstep_kv_status (*read_row)(const void* cache, int32_t layer, int32_t position, float* keys,
+                                 float* values);
 
   /* n rows, row i at positions[i] [U1 - U6]. keys and values: [n, num_kv_heads * head_dim]. */
-  lockstep_kv_status (*update)(void *cache, int32_t layer, const int32_t *positions, int32_t n,
-                               const float *keys, const float *values);
+  lockstep_kv_status (*update)(void* cache, int32_t layer, const int32_t* positions, int32_t n,
+                               const float* keys, const float* values);
 
   /* On LOCKSTEP_KV_OK, *keys and *values point into the cache's own memory for the n rows of the
    * run, in order, one after another; the caller fills them and commits [R1 - R7]. */
-  lockstep_kv_status (*try_reserve_slot)(void *cache, int32_t layer, const int32_t *positions,
-                                         int32_t n, float **keys, float **values);
-  lockstep_kv_status (*commit_slot)(void *cache, int32_t layer, const int32_t *positions,
+  lockstep_kv_status (*try_reserve_slot)(void* cache, int32_t layer, const int32_t* positions,
+                                         int32_t n, float** keys, float** values);
+  lockstep_kv_status (*commit_slot)(void* cache, int32_t layer, const int32_t* positions,
                                     int32_t n); /* [C1 - C3] */
 
-  lockstep_kv_status (*rollback)(void *cache, int32_t length); /* [B1, B2] */
-  void (*clear)(void *cache);                                  /* [B2] */
+  lockstep_kv_status (*rollback)(void* cache, int32_t length); /* [B1, B2] */
+  void (*clear)(void* cache);                                  /* [B2] */
 
   /* An independent sequence with the same rows; NULL when out of memory or not declared [B4]. */
-  void *(*fork)(void *cache);
+  void* (*fork)(void* cache);
 } lockstep_kv_plugin;
 
 /* The one exported symbol. Returns a static table. */
-typedef const lockstep_kv_plugin *(*lockstep_kv_plugin_function)(void);
+typedef const lockstep_kv_plugin* (*lockstep_kv_plugin_function)(void);
 #define LOCKSTEP_KV_PLUGIN_SYMBOL "lockstep_kv_plugin_v1"
 
 #ifdef __cplusplus

@@ -21,9 +21,7 @@ class Random {
 
   // Uniform in [0, bound) without modulo bias worth naming: the high half of a 64x32-bit product.
   // REQUIRES: bound > 0.
-  uint32_t Below(uint32_t bound) {
-    return static_cast<uint32_t>(((Next() >> 32) * bound) >> 32);
-  }
+  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(((Next() >> 32) * bound) >> 32); }
 
   // Uniform in [low, high]. REQUIRES: low <= high.
   int32_t Between(int32_t low, int32_t high) {

@@ -28,8 +28,8 @@ TEST(RandomTest, BetweenCoversTheWholeInt32Range) {
   Random random(3);
   bool low_half = false, high_half = false;
   for (int i = 0; i < 100; ++i) {
-    const int32_t value = random.Between(std::numeric_limits<int32_t>::min(),
-                                         std::numeric_limits<int32_t>::max());
+    const int32_t value =
+        random.Between(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
     (value < 0 ? low_half : high_half) = true;
   }
   EXPECT_TRUE(low_half && high_half);

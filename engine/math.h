@@ -17,7 +17,7 @@ struct SinCos {
   double sin;
   double cos;
 };
-SinCos CanonicalSinCos(double radians);         // REQUIRES: |radians| <= 2^31
+SinCos CanonicalSinCos(double radians);             // REQUIRES: |radians| <= 2^31
 double CanonicalPow(double base, double exponent);  // REQUIRES: base > 0, finite result
 
 // RoPE angles: cos and sin of position * theta^(-2i / rope_dim), i < rope_dim / 2, rounded once to

@@ -20,7 +20,9 @@ TEST(TidyShapeTest, ColumnsAreCountedInCodePoints) {
   EXPECT_EQ(Places(CheckLines, TreeOf({{"CMakeLists.txt", too_long}})),
             "CMakeLists.txt:2 line-length\n");
   EXPECT_EQ(Places(CheckLines, TreeOf({{"README.md", too_long}})), "");
-  EXPECT_EQ(Places(CheckLines, TreeOf({{"ci/a.cc", fmt::format("// https://{}", too_long.substr(1))}})), "");
+  EXPECT_EQ(
+      Places(CheckLines, TreeOf({{"ci/a.cc", fmt::format("// https://{}", too_long.substr(1))}})),
+      "");
 }
 
 TEST(TidyShapeTest, BlanksAtTheEndTabsAndCarriageReturns) {
