@@ -77,10 +77,8 @@ template <GgmlType kType, size_t kTokens>
   constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
   const uint8_t* group = GroupOf(w, g);
   const int32_t blocks = w.cols / kBlock;
-  __m256 totals[kHalves][kTokens];
-  for (auto& half : totals) {
-    for (__m256& total : half) total = _mm256_set1_ps(-0.0f);  // -0 + p is p, for every p
-  }
+  Lanes totals[kTokens];
+  for (Lanes& total : totals) total = SplatLanes(-0.0f);  // -0 + p is p, for every p
   for (int32_t begin = 0; begin < blocks; begin += kBlocksPerSegment) {
     const int32_t count = blocks - begin < kBlocksPerSegment ? blocks - begin : kBlocksPerSegment;
     SplitSegment segment[kTokens];
@@ -104,42 +102,20 @@ template <GgmlType kType, size_t kTokens>
         }
       }
       LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-        totals[half][t] = _mm256_add_ps(totals[half][t], chain[t]);
+        totals[t].part[half] = _mm256_add_ps(totals[t].part[half], chain[t]);
       }
     }
   }
-  const int32_t rows_left = w.rows - g * kRows;
-  for (size_t t = 0; t < kTokens; ++t) {
-    float* out = y[token + static_cast<int64_t>(t)] + int64_t{g} * kRows;
-    float sums[kRows];
-    _mm256_storeu_ps(rows_left >= kRows ? out : sums, totals[0][t]);
-    _mm256_storeu_ps((rows_left >= kRows ? out : sums) + kRows / 2, totals[1][t]);
-    for (int32_t r = 0; r < rows_left && rows_left < kRows; ++r) out[r] = sums[r];
-  }
-}
-
-template <GgmlType kType, size_t kTokens>
-inline void QuantTileOf256(const PackedView& w, const Activations& x, int32_t g, int64_t token,
-                           int64_t count, float* const* y) {
-  if constexpr (kTokens > 1) {
-    if (count < int64_t{kTokens}) {
-      return QuantTileOf256<kType, kTokens - 1>(w, x, g, token, count, y);
-    }
-  }
-  QuantTile256<kType, kTokens>(w, x, g, token, y);
+  StoreGroup(w, totals, g, token, y);
 }
 
 template <GgmlType kType>
 inline void QuantMatmul256(const PackedView& w, const Activations& x, int32_t group_begin,
                            int32_t group_end, float* const* y) {
-  constexpr int64_t kTokens = 6;
   for (int32_t g = group_begin; g < group_end; ++g) {
-    int64_t token = 0;
-    for (int64_t tiles = (x.tokens + kTokens - 1) / kTokens; tiles > 0; --tiles) {
-      const int64_t count = (x.tokens - token + tiles - 1) / tiles;
-      QuantTileOf256<kType, kTokens>(w, x, g, token, count, y);
-      token += count;
-    }
+    ForTiles<kTileTokens>(0, x.tokens, [&]<size_t kTokens>(int64_t token) {
+      QuantTile256<kType, kTokens>(w, x, g, token, y);
+    });
   }
 }
 

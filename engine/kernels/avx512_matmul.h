@@ -15,6 +15,8 @@
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/portable_matmul.h"
+#include "engine/kernels/token_tiles.h"
 
 namespace lockstep::internal {
 namespace {
@@ -55,12 +57,7 @@ inline __m512i BroadcastFour(const int8_t* quants) {
   return _mm512_set1_epi32(four);
 }
 
-// 16 halves, widened exactly (the conversion keeps subnormals whatever MXCSR says).
-inline __m512 WidenScales(const uint8_t* halves) {
-  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves)));
-}
-
-// The block's sums of quants * quants, offset and all, for every token and group of the tile.
+// The block's sums of weights * quants, offset and all, for every token and group of the tile.
 template <GgmlType kType, size_t kGroups, size_t kTokens>
 inline void BlockSums(const TilePlace<kGroups>& at, int32_t b,
                       const ActivationBlock* const (&x)[kTokens],
@@ -124,7 +121,7 @@ inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
       __m512i sums[kTokens][kGroups];
       BlockSums<kType, kGroups, kTokens>(at, b, tokens, sums);
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-        const __m512 dw = WidenScales(at.group[g] + ScalesAt(kLines, b));
+        const __m512 dw = WidenHalves(at.group[g] + ScalesAt(kLines, b)).part[0];
         LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
           const __m512 scale = _mm512_mul_ps(dw, _mm512_set1_ps(tokens[t][b].scale));
           chain[t][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][g]), scale, chain[t][g]);
@@ -136,18 +133,6 @@ inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
         out->rows[t][g] = _mm512_add_ps(out->rows[t][g], chain[t][g]);
       }
     }
-  }
-}
-
-// 16 float weights of one k, widened.
-template <GgmlType kType>
-inline __m512 LoadFloatWeights(const uint8_t* at) {
-  if constexpr (kType == GgmlType::kF32) {
-    return _mm512_loadu_ps(at);
-  } else {
-    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-    if constexpr (kType == GgmlType::kF16) return _mm512_cvtph_ps(halves);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
   }
 }
 
@@ -169,7 +154,7 @@ inline void FloatTile(const TilePlace<kGroups>& at, const Activations& x,
     for (int32_t k = begin; k < end; ++k) {
       __m512 w[kGroups];
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-        w[g] = LoadFloatWeights<kType>(at.group[g] + int64_t{k} * kLineBytes);
+        w[g] = LoadWeights<kType>(at.group[g] + int64_t{k} * kLineBytes).part[0];
       }
       LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
         const __m512 value = _mm512_set1_ps(values[t][k]);
@@ -208,18 +193,6 @@ template <GgmlType kType, size_t kGroups, size_t kTokens>
   }
 }
 
-// Tokens [token, token + count) of kGroups groups. REQUIRES: 0 < count <= kTokens.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
-inline void TileOf512(const PackedView& w, const Activations& x, int32_t group, int64_t token,
-                      int64_t count, float* const* y) {
-  if constexpr (kTokens > 1) {
-    if (count < int64_t{kTokens}) {
-      return TileOf512<kType, kGroups, kTokens - 1>(w, x, group, token, count, y);
-    }
-  }
-  Tile512<kType, kGroups, kTokens>(w, x, group, token, y);
-}
-
 // Part `part` of `parts` of the bytes from `at` on into the second-level cache. They may lie past
 // the matrix: a hint is no access.
 inline void FetchPart(const uint8_t* at, int64_t bytes, int64_t part, int64_t parts) {
@@ -231,20 +204,20 @@ inline void FetchPart(const uint8_t* at, int64_t bytes, int64_t part, int64_t pa
   }
 }
 
-// Tokens [token, end) in tiles of nearly the same size: a small last tile would waste most of it.
-// The first tile would wait for its weights; so the tiles before it ask for them, each for a part.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
-inline void Tokens512(const PackedView& w, const Activations& x, int32_t group, int64_t token,
+// Tokens [begin, end). The first tile would wait for its weights; so the tiles before it ask for
+// them, each for a part.
+template <GgmlType kType, size_t kGroups, size_t kMost>
+inline void Tokens512(const PackedView& w, const Activations& x, int32_t group, int64_t begin,
                       int64_t end, float* const* y) {
-  constexpr auto kMost = static_cast<int64_t>(kTokens);
-  const int64_t all = (end - token + kMost - 1) / kMost;
-  const uint8_t* next = GroupOf(w, group) + static_cast<int64_t>(kGroups) * w.group_bytes;
-  for (int64_t tiles = all; tiles > 0; --tiles) {
-    const int64_t count = (end - token + tiles - 1) / tiles;
-    FetchPart(next, static_cast<int64_t>(kGroups) * w.group_bytes, all - tiles, all);
-    TileOf512<kType, kGroups, kTokens>(w, x, group, token, count, y);
-    token += count;
-  }
+  constexpr auto kTokensMost = static_cast<int64_t>(kMost);
+  const int64_t bytes = static_cast<int64_t>(kGroups) * w.group_bytes;
+  const uint8_t* next = GroupOf(w, group) + bytes;
+  const int64_t parts = (end - begin + kTokensMost - 1) / kTokensMost;
+  int64_t part = 0;
+  ForTiles<kMost>(begin, end, [&]<size_t kTokens>(int64_t token) {
+    FetchPart(next, bytes, part++, parts);
+    Tile512<kType, kGroups, kTokens>(w, x, group, token, y);
+  });
 }
 
 // One token: group after group is one stream of memory, and two streams are slower. Groups of

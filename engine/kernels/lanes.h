@@ -154,32 +154,28 @@ inline Lanes LanesOf(Bytes bytes) {
   return x;
 }
 
-// tree16's steps of width 8 and 4.
-#if defined(__AVX512BW__)
-inline Floats4 FoldToFour(const Lanes& x) {
-  const Floats v = x.part[0];
-  const auto eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  return __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
-         __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-}
-#elif defined(__AVX2__)
-inline Floats4 FoldToFour(const Lanes& x) {
-  const Floats eight = x.part[0] + x.part[1];
-  return __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
-         __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-}
-#else
-inline Floats4 FoldToFour(const Lanes& x) {
-  return (x.part[0] + x.part[2]) + (x.part[1] + x.part[3]);
-}
-#endif
-
 // tree16's steps down to the width of a vector.
 inline Floats FoldToVector(const Lanes& x) {
   if constexpr (kParts == 1) return x.part[0];
   if constexpr (kParts == 2) return x.part[0] + x.part[1];
   if constexpr (kParts == 4) return (x.part[0] + x.part[2]) + (x.part[1] + x.part[3]);
+}
+
+// tree16's steps of width 8 and 4.
+inline Floats4 FoldToFour(const Lanes& x) {
+  const Floats v = FoldToVector(x);
+#if defined(__AVX512BW__)
+  const auto eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX2__)
+  const Floats eight = v;
+#endif
+#if defined(__AVX2__)
+  return __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+         __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+#else
+  return v;
+#endif
 }
 
 // The last steps of tree16 for kWidth vectors at once: lane i of the result is the sum of vector i.

@@ -68,7 +68,6 @@ inline void AttentionTile(const AttentionShape& shape, const AttentionQueries& q
   RowTile tile;
   tile.count = 0;
   tile.fetches_ahead = count == 1;
-  tile.least = queries.visible[first];
   tile.most = queries.visible[first + count - 1];
   const int64_t stride = ScoreStride(tile.most);
   const int64_t row_stride = ScoreStride(head.dim);

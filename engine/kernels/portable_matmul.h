@@ -9,6 +9,7 @@
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/token_tiles.h"
 
 namespace lockstep::internal {
 namespace {
@@ -218,29 +219,12 @@ template <GgmlType kType, size_t T>
   StoreGroup(w, chains.sum, g, first, y);
 }
 
-// Tokens [first, first + count) of group g. REQUIRES: 0 < count <= T.
-template <GgmlType kType, size_t T>
-inline void MatmulTileOf(const PackedView& w, const Activations& x, int32_t g, int64_t first,
-                         int64_t count, float* const* y) {
-  if constexpr (T > 1) {
-    if (count < static_cast<int64_t>(T)) {
-      return MatmulTileOf<kType, T - 1>(w, x, g, first, count, y);
-    }
-  }
-  MatmulTile<kType, T>(w, x, g, first, y);
-}
-
 template <GgmlType kType>
 inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_begin,
                      int32_t group_end, float* const* y) {
-  constexpr auto kTokens = static_cast<int64_t>(kTileTokens);
   for (int32_t g = group_begin; g < group_end; ++g) {
-    int64_t t = 0;
-    for (int64_t tiles = (x.tokens + kTokens - 1) / kTokens; tiles > 0; --tiles) {
-      const int64_t count = (x.tokens - t + tiles - 1) / tiles;
-      MatmulTileOf<kType, kTileTokens>(w, x, g, t, count, y);
-      t += count;
-    }
+    ForTiles<kTileTokens>(
+        0, x.tokens, [&]<size_t T>(int64_t token) { MatmulTile<kType, T>(w, x, g, token, y); });
   }
 }
 

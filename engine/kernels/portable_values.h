@@ -131,11 +131,9 @@ template <size_t kChunks>
 inline void WeightedValues(const KvHead& head, const RowTile& tile, int32_t first,
                            int32_t row_count, int32_t d, int32_t width) {
   ValueChains<kChunks> chains, sums;
-  int32_t least = tile.visible[first], most = least;
+  const int32_t least = tile.visible[first];  // visible increases
+  const int32_t most = tile.visible[first + row_count - 1];
   for (int32_t r = 0; r < row_count; ++r) {
-    const int32_t visible = tile.visible[first + r];
-    least = visible < least ? visible : least;
-    most = visible > most ? visible : most;
     for (Lanes& sum : sums.of[r]) sum = SplatLanes(-0.0f);  // -0 + p is p, for every p
   }
   const KvSegment* segment = head.segments;
