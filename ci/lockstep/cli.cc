@@ -52,6 +52,7 @@ void StoreSeed(std::string_view names, const std::string& text, uint64_t* target
 // it accepted the whole line: its own conversions of numbers take fractions, octals and numbers
 // that wrap, and it names an absent flag where a misspelt one is the trouble.
 struct BoundFlag {
+  const Program* program;
   const Command* command;
   const Flag* flag;
   const CLI::Option* option = nullptr;
@@ -61,7 +62,7 @@ struct BoundFlag {
     if (option->count() == 0) {
       if (!flag->required) return;
       throw Error({std::string(flag->names), "is not given",
-                   fmt::format("see lockstep {} --help", command->name)});
+                   fmt::format("see {} {} --help", program->name, command->name)});
     }
     if (const auto* target = std::get_if<IntTarget>(&flag->target)) {
       StoreInt(flag->names, number, *target);
@@ -103,7 +104,8 @@ void AddFlag(BoundFlag* bound, CLI::App* app) {
   bound->option = option->type_name(std::string(flag.value));
 }
 
-void RequireCommand(std::span<const Command> commands, const std::vector<std::string>& args) {
+void RequireCommand(const Program& program, std::span<const Command> commands,
+                    const std::vector<std::string>& args) {
   std::string names;
   for (const Command& command : commands) {
     if (!args.empty() && args[0] == command.name) return;
@@ -113,15 +115,17 @@ void RequireCommand(std::span<const Command> commands, const std::vector<std::st
   throw Error(
       {"command line",
        args.empty() ? "no subcommand is given" : fmt::format("'{}' is no subcommand", args[0]),
-       fmt::format("the subcommands are {}; see lockstep --help", names)});
+       fmt::format("the subcommands are {}; see {} --help", names, program.name)});
 }
 
-ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::string>& args) {
-  RequireCommand(commands, args);
-  CLI::App app("Deterministic testing and verification for LLM KV caches.", "lockstep");
+ExitCode ParseAndRun(const Program& program, std::span<const Command> commands,
+                     const std::vector<std::string>& args) {
+  RequireCommand(program, commands, args);
+  const std::string name(program.name);
+  CLI::App app(std::string(program.summary), name);
   app.footer(std::string(kExitCodes));
   app.require_subcommand(0, 1);
-  app.set_version_flag("--version", "lockstep " LOCKSTEP_VERSION);
+  app.set_version_flag("--version", name + " " LOCKSTEP_VERSION);
   std::deque<BoundFlag> bound_flags;  // CLI11 keeps pointers into it
   for (const Command& command : commands) {
     CLI::App* subcommand =
@@ -130,7 +134,7 @@ ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::s
                            ? std::string(kExitCodes)
                            : fmt::format("{}\n{}", command.details, kExitCodes));
     for (const Flag& flag : command.flags) {
-      AddFlag(&bound_flags.emplace_back(BoundFlag{&command, &flag}), subcommand);
+      AddFlag(&bound_flags.emplace_back(BoundFlag{&program, &command, &flag}), subcommand);
     }
   }
 
@@ -142,7 +146,7 @@ ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::s
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
     throw Error({"command line", error.what(),
-                 fmt::format("see lockstep {}--help",
+                 fmt::format("see {} {}--help", name,
                              chosen.empty() ? std::string() : chosen[0]->get_name() + " ")});
   }
   for (const Command& command : commands) {
@@ -152,33 +156,36 @@ ExitCode ParseAndRun(std::span<const Command> commands, const std::vector<std::s
     }
     return command.run();
   }
-  throw Error({"command line", "a subcommand has to come first", "see lockstep --help"});
+  throw Error(
+      {"command line", "a subcommand has to come first", fmt::format("see {} --help", name)});
 }
 
 // One line, whatever the message holds.
-void PrintError(std::string_view kind, std::string message) {
+void PrintError(const Program& program, std::string_view kind, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::fflush(stdout);
-  fmt::print(stderr, "lockstep: {}: {}\n", kind, message);
+  fmt::print(stderr, "{}: {}: {}\n", program.name, kind, message);
 }
 
 }  // namespace
 
-int Main(std::span<const Command> commands, const std::vector<std::string>& args) {
+int Main(std::span<const Command> commands, const std::vector<std::string>& args,
+         const Program& program) {
   ExitCode code = ExitCode::kInternal;
   try {
-    code = ParseAndRun(commands, args);
+    code = ParseAndRun(program, commands, args);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       throw Error({"standard output", "could not be written", "the result above is incomplete"});
     }
   } catch (const Error& error) {
     code = ExitCode::kWrongUse;
-    PrintError("error", error.what());
+    PrintError(program, "error", error.what());
   } catch (const std::bad_alloc&) {
     code = ExitCode::kWrongUse;
-    PrintError("error", "memory: not enough of it (use a smaller model or a shorter context)");
+    PrintError(program, "error",
+               "memory: not enough of it (use a smaller model or a shorter context)");
   } catch (const std::exception& error) {
-    PrintError("internal error", error.what());
+    PrintError(program, "internal error", error.what());
   }
   return static_cast<int>(code);
 }

@@ -1,0 +1,226 @@
+// faults: plants faults into copies of this tree and says which of them the suite catches. Not for
+// users of lockstep but for those who change it: ci/faults builds and starts it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "caches/error.h"
+#include "caches/file_io.h"
+#include "ci/lockstep/cli.h"
+#include "ci/mutation/campaign.h"
+#include "ci/mutation/fault.h"
+#include "ci/mutation/mutants.h"
+#include "ci/mutation/process.h"
+#include "ci/mutation/report.h"
+#include "reports/table.h"
+
+namespace lockstep::mutation {
+namespace {
+
+using cli::Command;
+using cli::ExitCode;
+using cli::IntTarget;
+
+struct Flags {
+  std::string root = LOCKSTEP_SOURCE_DIR;
+  std::string folder = LOCKSTEP_SOURCE_DIR "/build/faults";
+  int32_t jobs = 2;
+  std::vector<std::string> only;
+  std::string markdown;
+  std::string json;
+  // mutants
+  std::vector<std::string> files;
+  uint64_t seed = 1;
+  int32_t count = 100;
+  bool list = false;
+
+  std::string catalogue() const { return root + "/properties/faults"; }
+};
+
+CampaignOptions OptionsFrom(const Flags& flags) {
+  CampaignOptions options;
+  options.workbench = {flags.root,
+                       flags.folder,
+                       {"-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT,
+                        "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold"}};
+  const ProcessEnd ccache = RunProcess({.argv = {"sh", "-c", "command -v ccache"},
+                                        .folder = ".",
+                                        .log = "/dev/null",
+                                        .seconds_max = 10});
+  if (ccache.ok()) {
+    options.workbench.cmake_arguments.emplace_back("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache");
+  }
+  options.jobs = flags.jobs;
+  options.on_result = [](const FaultResult& result) {
+    fmt::print("{}\n", ResultLine(result));
+    std::fflush(stdout);
+  };
+  options.on_note = [](const std::string& note) { fmt::print(stderr, "faults: {}\n", note); };
+  return options;
+}
+
+// What is common to the end of both commands.
+ExitCode Finish(const Flags& flags, const CampaignResult& result, const Score& score,
+                std::string_view section, const std::string& command) {
+  if (!result.baseline_failure.empty()) {
+    fmt::print("INCONCLUSIVE: without any fault a check fails: {}\n", result.baseline_failure);
+    return ExitCode::kInconclusive;
+  }
+  const std::string text = ScoreText(score, result.seconds_of_suite);
+  fmt::print("\n{}repeat: {}\n", text, command);
+  if (!flags.json.empty()) {
+    const std::string json = ResultsJson(result.results);
+    WriteWholeFile(flags.json, std::as_bytes(std::span(json)));
+  }
+  if (!flags.markdown.empty()) {
+    std::string page = fmt::format("```\n$ {}\n{}```\n\n", command, text);
+    if (section == "planted faults") page += TableMarkdown(ClassTable(result.results)) + "\n";
+    page += TableMarkdown(FaultTable(result.results));
+    ReplaceSectionOfFile(flags.markdown, section, page);
+  }
+  return score.all_caught() ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
+ExitCode RunPlant(const Flags& flags) {
+  std::vector<Fault> faults = ReadFaults(flags.catalogue());
+  std::string command = "ci/faults plant";
+  for (const std::string& name : flags.only) {
+    command += " --only " + name;
+    const auto is_meant = [&](const Fault& f) { return f.name == name || f.class_name == name; };
+    if (std::ranges::none_of(faults, is_meant)) {
+      throw Error({"--only", fmt::format("'{}' is no fault and no class", name),
+                   "properties/faults/ has their names"});
+    }
+  }
+  std::erase_if(faults, [&](const Fault& fault) {
+    return !flags.only.empty() && std::ranges::count(flags.only, fault.name) == 0 &&
+           std::ranges::count(flags.only, fault.class_name) == 0;
+  });
+  const CampaignResult result = RunCampaign(PlantAll(faults, flags.root), OptionsFrom(flags));
+  return Finish(flags, result, ScoreOf(result.results), "planted faults", command);
+}
+
+// Every source file of caches/, tests and examples aside.
+std::vector<std::string> MutatedFiles(const Flags& flags) {
+  if (!flags.files.empty()) return flags.files;
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(flags.root + "/caches")) {
+    const std::string path = std::filesystem::relative(entry.path(), flags.root).string();
+    const std::string extension = entry.path().extension().string();
+    const bool is_test = path.find("_test") != path.npos || path.starts_with("caches/contract/") ||
+                         path.starts_with("caches/examples/");
+    if ((extension == ".cc" || extension == ".h") && !is_test) files.push_back(path);
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<Planting> PlantMutants(const Flags& flags, size_t* population) {
+  std::vector<Planting> all;
+  for (const std::string& file : MutatedFiles(flags)) {
+    const std::string text = ReadTextFile(flags.root + "/" + file);
+    for (const Mutant& mutant : FindMutants(text)) {
+      const std::string edited = ApplyMutant(mutant, text);
+      Fault fault{.name = fmt::format("{}:{}", file, mutant.line),
+                  .class_name = mutant.operator_name,
+                  .edit = {file, TrimmedLine(text, mutant.line), TrimmedLine(edited, mutant.line)}};
+      fault.says = fmt::format("`{}` becomes `{}`", fault.edit.before, fault.edit.after);
+      all.push_back({fault, edited});
+    }
+  }
+  *population = all.size();
+  std::vector<Planting> chosen;
+  for (const size_t i : Sample(all.size(), static_cast<size_t>(flags.count), flags.seed)) {
+    chosen.push_back(all[i]);
+  }
+  return chosen;
+}
+
+ExitCode RunMutants(const Flags& flags) {
+  size_t population = 0;
+  const std::vector<Planting> plantings = PlantMutants(flags, &population);
+  fmt::print("faults mutants: seed {}, {} of {} mutants\n", flags.seed, plantings.size(),
+             population);
+  if (flags.list) {
+    for (const Planting& planting : plantings) {
+      fmt::print("{} {}: {}\n", planting.fault.name, planting.fault.class_name,
+                 planting.fault.says);
+    }
+    return ExitCode::kHolds;
+  }
+  const std::vector<EquivalentMutant> equivalent = ReadEquivalentMutants(flags.catalogue());
+  CampaignOptions options = OptionsFrom(flags);
+  options.asks_scripts = false;
+  const CampaignResult result = RunCampaign(plantings, options);
+  std::string command =
+      fmt::format("ci/faults mutants --seed {} --count {}", flags.seed, flags.count);
+  for (const std::string& file : flags.files) command += " --file " + file;
+  for (const FaultResult& r : result.results) {
+    if (r.verdict != Verdict::kMissed && r.verdict != Verdict::kTimedOut) continue;
+    const EquivalentMutant* known = FindEquivalent(r.fault, equivalent);
+    fmt::print("\n{} {}: {}\n  {}\n", r.fault.name, VerdictName(r.verdict), r.fault.says,
+               known == nullptr ? "not explained" : "equivalent: " + known->why);
+  }
+  return Finish(flags, result, ScoreOfMutants(result.results, equivalent), "mutants", command);
+}
+
+ExitCode RunCheck(const Flags& flags) {
+  const std::vector<Fault> faults = ReadFaults(flags.catalogue());
+  std::vector<std::string> problems = CheckCatalogue(faults, flags.root);
+  for (const EquivalentMutant& mutant : ReadEquivalentMutants(flags.catalogue())) {
+    const std::string text = ReadTextFile(flags.root + "/" + mutant.file);
+    if (text.find(mutant.line) != text.npos) continue;
+    problems.push_back(
+        fmt::format("equivalent.toml: {} has no line '{}'", mutant.file, mutant.line));
+  }
+  for (const std::string& problem : problems) fmt::print("{}\n", problem);
+  fmt::print("{} faults, {} problems\n", faults.size(), problems.size());
+  return problems.empty() ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
+std::vector<Command> Commands() {
+  const auto values = std::make_shared<Flags>();
+  using FlagList = std::vector<cli::Flag>;
+  const FlagList tree = {{"--root", "FOLDER", "the checkout of lockstep", &values->root}};
+  const FlagList campaign = {
+      {"--folder", "FOLDER", "for the copies and their builds, reused", &values->folder},
+      {"--jobs", "N", "copies at the same time", IntTarget{&values->jobs, 1, 64}},
+      {"--markdown", "FILE", "a page whose section is written anew", &values->markdown},
+      {"--json-file", "FILE", "all results", &values->json}};
+  const auto join = [](FlagList a, const FlagList& b, const FlagList& c) {
+    a.insert(a.end(), b.begin(), b.end());
+    a.insert(a.end(), c.begin(), c.end());
+    return a;
+  };
+  const FlagList plant = {
+      {"--only", "NAME", "a fault or a class, once for each (default: all)", &values->only}};
+  const FlagList mutants = {
+      {"--seed", "X", "of the choice", &values->seed},
+      {"--count", "N", "how many", IntTarget{&values->count, 1}},
+      {"--file", "FILE", "a file to mutate, once for each (default: caches/)", &values->files},
+      {"--list", "", "print the mutants and run nothing", &values->list}};
+  return {{.name = "plant",
+           .summary = "Plant the faults of properties/faults/, one after the other",
+           .flags = join(tree, campaign, plant),
+           .run = [values] { return RunPlant(*values); }},
+          {.name = "mutants",
+           .summary = "Plant simple mutants of caches/, chosen by a seed",
+           .flags = join(tree, campaign, mutants),
+           .run = [values] { return RunMutants(*values); }},
+          {.name = "check",
+           .summary = "Whether every fault of the catalogue applies to the tree",
+           .flags = tree,
+           .run = [values] { return RunCheck(*values); }}};
+}
+
+}  // namespace
+}  // namespace lockstep::mutation
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  const lockstep::cli::Program program{"faults", "Mutation testing of lockstep by itself."};
+  return lockstep::cli::Main(lockstep::mutation::Commands(), args, program);
+}

@@ -1,0 +1,35 @@
+// Runs a program with limits and keeps what it printed.
+#ifndef LOCKSTEP_CI_MUTATION_PROCESS_H_
+#define LOCKSTEP_CI_MUTATION_PROCESS_H_
+
+#include <string>
+#include <vector>
+
+namespace lockstep::mutation {
+
+struct ProcessRequest {
+  std::vector<std::string> argv;  // argv[0] is looked up in PATH
+  std::string folder;             // where it runs
+  std::string log;                // file for both outputs, written anew
+  double seconds_max = 0;
+  double bytes_max = 4e9;  // resident, of the program and all that it started
+};
+
+struct ProcessEnd {
+  enum class Kind { kExited, kSignal, kTimeout, kMemory };
+  Kind kind = Kind::kExited;
+  int code = 0;  // exit code or signal
+  double seconds = 0;
+
+  bool ok() const { return kind == Kind::kExited && code == 0; }
+};
+
+// To the end of the program, or until a limit is passed: then the program and what it started (its
+// process group) are killed. Throws Error when it cannot be started.
+ProcessEnd RunProcess(const ProcessRequest& request);
+
+std::string ReadTextFile(const std::string& path);  // throws Error
+
+}  // namespace lockstep::mutation
+
+#endif  // LOCKSTEP_CI_MUTATION_PROCESS_H_

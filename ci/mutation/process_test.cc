@@ -1,0 +1,65 @@
+#include "ci/mutation/process.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "caches/error.h"
+
+namespace lockstep::mutation {
+namespace {
+
+class ProcessTest : public testing::Test {
+ protected:
+  ProcessTest() { std::filesystem::create_directories(folder_); }
+  ~ProcessTest() override { std::filesystem::remove_all(folder_); }
+
+  ProcessRequest Shell(const std::string& line, double seconds_max = 20) const {
+    return {.argv = {"sh", "-c", line},
+            .folder = folder_,
+            .log = folder_ + "/log",
+            .seconds_max = seconds_max};
+  }
+
+  const std::string folder_ = testing::TempDir() + "process_" +
+                              testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(ProcessTest, ExitCodeOutputAndFolder) {
+  const ProcessEnd end = RunProcess(Shell("echo out; echo err >&2; touch here; exit 3"));
+  EXPECT_EQ(end.kind, ProcessEnd::Kind::kExited);
+  EXPECT_EQ(end.code, 3);
+  EXPECT_FALSE(end.ok());
+  EXPECT_EQ(ReadTextFile(folder_ + "/log"), "out\nerr\n");
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/here"));
+  EXPECT_TRUE(RunProcess(Shell("true")).ok());
+}
+
+TEST_F(ProcessTest, ASignalIsNoExit) {
+  const ProcessEnd end = RunProcess(Shell("kill -SEGV $$"));
+  EXPECT_EQ(end.kind, ProcessEnd::Kind::kSignal);
+  EXPECT_EQ(end.code, 11);
+}
+
+TEST_F(ProcessTest, WhatTakesTooLongIsKilledWithItsChildren) {
+  const ProcessEnd end = RunProcess(Shell("(sleep 2; touch late) & wait", 0.2));
+  EXPECT_EQ(end.kind, ProcessEnd::Kind::kTimeout);
+  EXPECT_LT(end.seconds, 2);
+  RunProcess(Shell("sleep 2.2"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/late"));
+}
+
+TEST_F(ProcessTest, WhatTakesTooMuchMemoryIsKilled) {
+  ProcessRequest request = Shell("sleep 10");
+  request.bytes_max = 1000;
+  EXPECT_EQ(RunProcess(request).kind, ProcessEnd::Kind::kMemory);
+}
+
+TEST_F(ProcessTest, AProgramThatIsNotThereIsAnError) {
+  ProcessRequest request = Shell("");
+  request.argv = {"no-such-program-anywhere"};
+  EXPECT_THROW(RunProcess(request), Error);
+}
+
+}  // namespace
+}  // namespace lockstep::mutation
