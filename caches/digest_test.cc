@@ -36,6 +36,24 @@ TEST(DigestTest, EveryNanIsOneValueButSignedZerosDiffer) {
   EXPECT_EQ(CanonicalBits(payload), 0x7fc00000u);
 }
 
+TEST(DigestTest, EveryByteOfANumberCounts) {
+  const auto of32 = [](uint32_t value) {
+    DigestBuilder builder;
+    builder.AddU32(value);
+    return builder.Finish();
+  };
+  const auto of64 = [](uint64_t value) {
+    DigestBuilder builder;
+    builder.AddU64(value);
+    return builder.Finish();
+  };
+  for (int bit = 0; bit < 64; ++bit) {
+    EXPECT_NE(of64(65), of64(65 ^ (uint64_t{1} << bit))) << bit;
+  }
+  for (int bit = 0; bit < 32; ++bit) EXPECT_NE(of32(65), of32(65 ^ (1u << bit))) << bit;
+  EXPECT_NE(of32(65), of64(65)) << "a number takes its width";
+}
+
 TEST(DigestTest, TextIsPrefixFree) {
   DigestBuilder a, b;
   a.AddText("ab");

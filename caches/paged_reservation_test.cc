@@ -133,6 +133,28 @@ TEST(PagedReservationTest, R6_BlockStaysWhileAnotherLayerReservesInIt) {
   EXPECT_THAT(Audit(*cache, fork.get()), IsEmpty());
 }
 
+// Whichever of two layers gives up first, the other one's blocks stay.
+TEST(PagedReservationTest, R6_ClosingOneReservationKeepsTheBlocksOfAnother) {
+  for (const int32_t closes : {0, 2}) {
+    const int32_t stays = 2 - closes;
+    const auto cache = Make(6);
+    UpdateAll(cache.get(), Range(0, 4), 1);
+    const auto slot = cache->TryReserveSlot(stays, Range(12, 14));
+    ASSERT_TRUE(slot);
+    ASSERT_TRUE(cache->TryReserveSlot(closes, Range(4, 6)));
+    Fill(*cache, *slot, stays, Range(12, 14), 2);
+    Update(cache.get(), closes, {0}, 3);  // cancels the reservation of its layer alone [U6]
+    EXPECT_EQ(cache->block_table().size(), 4u);
+    EXPECT_THAT(Audit(*cache), IsEmpty());
+    cache->CommitSlot(stays, Range(12, 14));
+    Model model(kGeometry);
+    for (int32_t layer = 0; layer < 3; ++layer) model.Write(layer, Range(0, 4), 1);
+    model.Write(closes, Range(0, 1), 3);
+    model.Write(stays, Range(12, 14), 2);
+    EXPECT_EQ(Difference(*cache, model), "");
+  }
+}
+
 TEST(PagedReservationTest, CopyStaysWhenAnotherLayerPublishedInIt) {
   const auto cache = Make(6);
   UpdateAll(cache.get(), Range(0, 6), 1);
@@ -146,6 +168,18 @@ TEST(PagedReservationTest, CopyStaysWhenAnotherLayerPublishedInIt) {
   EXPECT_EQ(Difference(*fork, model), "");
   EXPECT_NE(fork->block_table()[1], cache->block_table()[1]);
   EXPECT_THAT(Audit(*cache, fork.get()), IsEmpty());
+}
+
+// An audit that is told of other holders than there are has to say so.
+TEST(AuditBlocksTest, SeesHoldersThatAreNotNamedAndNamedOnesThatAreNot) {
+  const auto cache = Make(6);
+  UpdateAll(cache.get(), Range(0, 6), 1);
+  const auto fork = ForkOf(cache.get());
+  EXPECT_THAT(Audit(*cache, fork.get()), IsEmpty());
+  EXPECT_THAT(Audit(*cache), testing::SizeIs(2)) << "both blocks have a holder more";
+  const std::vector<const PagedKvCache*> twice = {cache.get(), fork.get(), fork.get()};
+  EXPECT_THAT(AuditBlocks(cache->pool(), twice), testing::SizeIs(2));
+  EXPECT_THAT(AuditBlocks(cache->pool(), {}), testing::SizeIs(2));
 }
 
 // ---- A pool that is too small --------------------------------------------------------------

@@ -28,6 +28,8 @@ class ReserveSlotTest : public CacheTest {
         if (Fits(first, end)) runs.push_back(Range(first, end));
       }
     }
+    // Each position begins as many runs as there are positions left in its piece.
+    EXPECT_GE(runs.size(), static_cast<size_t>(kGeometry.max_length));
     return runs;
   }
   bool Fits(int32_t first, int32_t end) const {

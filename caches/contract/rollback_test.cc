@@ -209,6 +209,7 @@ TEST_P(ForkTest, B4_WritesNeverShowInTheOther) {
     EXPECT_EQ(Difference(*cache, source), "") << at;
     Update(cache.get(), 1, {at}, 3);
     source.Write(1, Range(at, at + 1), 3);
+    EXPECT_NE(Difference(*cache, forked), "") << at << ": both wrote the same";
     EXPECT_EQ(Difference(*cache, source), "") << at;
     EXPECT_EQ(Difference(*fork, forked), "") << at;
     cache->Rollback(2);
