@@ -219,6 +219,8 @@ VerifyResult Verify(const VerifyOptions& options) {
   for (const std::string& name : options.caches) kinds.push_back(ParseCacheSpec(name));
   if (kinds.empty()) kinds.assign(AllCaches().begin(), AllCaches().end());
 
+  kinds.insert(kinds.end(), options.own.begin(), options.own.end());
+
   Verification verification(options);
   for (const CacheSpec& kind : kinds) verification.Run(kind);
   return verification.Finish();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "caches/registry.h"
 #include "engine/model.h"
 #include "oracle/driver.h"
 
@@ -21,6 +22,7 @@ struct VerifyOptions {
   std::vector<int32_t> prompt;           // token ids
   int32_t decode_steps = 8;
   std::vector<std::string> caches;  // names of caches/registry.h; empty: AllCaches()
+  std::vector<CacheSpec> own;       // kinds of the caller's, verified besides
   std::string plant;                // a fault of faulty_cache.h planted into the direct side
   std::function<void(const std::string& text)> on_progress;  // may be empty
 };

@@ -172,6 +172,23 @@ std::string AnyPlace(const PlantInfo& info) {
   return text;
 }
 
+// Direct equals legacy also where both are wrong: then the model has to see it.
+TEST(VerifyTest, ACacheThatIsWrongOnBothPathsDiffersFromItsModel) {
+  VerifyOptions options = OptionsFor(kModel);
+  options.caches = {"simple"};
+  CacheSpec wrong = ParseCacheSpec("paged/16");
+  wrong.name = "wrong";
+  wrong.make = [make = wrong.make](const CacheOptions& cache) {
+    return std::make_unique<FaultyCache>(make(cache), ParsePlant("swap-kv:layer=1"));
+  };
+  options.own = {wrong};
+  const VerifyResult result = Verify(options);
+  EXPECT_EQ(Cell(result, "wrong", "direct").verdict, Verdict::kHolds);
+  EXPECT_EQ(Cell(result, "wrong", "legacy").verdict, Verdict::kDiffers);
+  EXPECT_EQ(Cell(result, "simple", "legacy").verdict, Verdict::kHolds);
+  EXPECT_EQ(result.outcome, VerifyOutcome::kDiffers) << result.verdict;
+}
+
 // Whatever kinds there are: a new one joins by itself.
 TEST(VerifyTest, EveryKindOfPlantIsFound) {
   for (const PlantInfo& info : KnownPlants()) {
