@@ -1,0 +1,153 @@
+#include "properties/engine_reference.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "caches/check.h"
+#include "caches/digest.h"
+#include "oracle/decorators.h"
+#include "oracle/difference.h"
+
+namespace lockstep {
+
+// A ModelCache, and every row as it was given to it.
+class EngineReference::LoggedCache final : public ForwardingCache {
+ public:
+  explicit LoggedCache(const ModelCacheOptions& options)
+      : LoggedCache(std::make_unique<ModelCache>(options)) {}
+
+  const ModelCacheOptions& options() const {
+    return static_cast<const ModelCache&>(inner()).options();
+  }
+
+  void Update(int32_t layer, std::span<const int32_t> positions, std::span<const float> keys,
+              std::span<const float> values) override {
+    inner().Update(layer, positions, keys, values);
+    KvRows& rows = rows_[static_cast<size_t>(layer)];
+    rows.keys.insert(rows.keys.end(), keys.begin(), keys.end());
+    rows.values.insert(rows.values.end(), values.begin(), values.end());
+  }
+
+  void Rollback(int32_t length) override {
+    inner().Rollback(length);
+    const auto elements = static_cast<size_t>(length * geometry().kv_stride());
+    for (KvRows& rows : rows_) {
+      rows.keys.resize(elements);
+      rows.values.resize(elements);
+    }
+  }
+
+  std::unique_ptr<KvCache> Fork() override { return Copy(); }
+
+  std::unique_ptr<LoggedCache> Copy() {
+    std::unique_ptr<LoggedCache> copy(new LoggedCache(inner().Fork()));
+    copy->rows_ = rows_;
+    return copy;
+  }
+
+  // A new cache of the first `length` rows.
+  std::unique_ptr<LoggedCache> Rebuilt(int32_t length) const {
+    auto rebuilt = std::make_unique<LoggedCache>(options());
+    std::vector<int32_t> positions(static_cast<size_t>(length));
+    std::iota(positions.begin(), positions.end(), 0);
+    const auto elements = static_cast<size_t>(length * geometry().kv_stride());
+    for (int32_t layer = 0; layer < geometry().num_layers; ++layer) {
+      const KvRows& rows = rows_[static_cast<size_t>(layer)];
+      rebuilt->Update(layer, positions, std::span(rows.keys).first(elements),
+                      std::span(rows.values).first(elements));
+    }
+    return rebuilt;
+  }
+
+ private:
+  explicit LoggedCache(std::unique_ptr<KvCache> model)
+      : ForwardingCache(std::move(model)), rows_(static_cast<size_t>(geometry().num_layers)) {}
+
+  std::vector<KvRows> rows_;  // by layer, in order of position
+};
+
+EngineReference::EngineReference(Transformer& plain, const ModelCacheOptions& options)
+    : plain_(plain), cache_(std::make_unique<LoggedCache>(options)) {
+  LS_CHECK(plain.kernels().name == "scalar" && plain.threads() == 1, "{} kernels on {} threads",
+           plain.kernels().name, plain.threads());
+  LS_CHECK(options.refuses_host_slots, "the reference writes by Update alone");
+}
+
+EngineReference::EngineReference(const EngineReference& other)
+    : plain_(other.plain_),
+      cache_(other.cache_->Copy()),
+      tokens_(other.tokens_),
+      logits_(other.logits_),
+      pushed_out_(other.pushed_out_),
+      rows_(other.rows_),
+      storage_(other.storage_) {}
+
+EngineReference::~EngineReference() = default;
+
+void EngineReference::Append(std::span<const int32_t> tokens) {
+  for (const int32_t token : tokens) {
+    const int32_t position = length();
+    const std::span<const float> logits = plain_.Forward({&token, 1}, {&position, 1}, *cache_);
+    logits_.assign(logits.begin(), logits.end());
+    tokens_.push_back(token);
+  }
+  Changed();
+}
+
+void EngineReference::Rollback(int32_t length) {
+  LS_CHECK(length >= 0 && length <= this->length(), "{} of {} rows", length, this->length());
+  if (length == this->length()) return;
+  if (has_window()) {
+    cache_->Rollback(length);
+    pushed_out_ = pushed_out_ || length > 0;
+  } else {
+    cache_ = cache_->Rebuilt(length);
+  }
+  tokens_.resize(static_cast<size_t>(length));
+  logits_.clear();
+  Changed();
+}
+
+void EngineReference::Lose(std::span<const LostRows> writes) {
+  if (!has_window() || writes.empty()) return;
+  for (const LostRows& write : writes) {
+    const std::vector<float> rows(write.positions.size() *
+                                  static_cast<size_t>(cache_->geometry().kv_stride()));
+    cache_->inner().Update(write.layer, write.positions, rows, rows);
+  }
+  cache_->Rollback(length());
+  pushed_out_ = true;
+  Changed();
+}
+
+const KvCache& EngineReference::cache() const { return *cache_; }
+
+bool EngineReference::has_window() const { return cache_->options().window > 0; }
+
+const Digest& EngineReference::rows() const {
+  if (!rows_) rows_ = DigestOfCache(*cache_);
+  return *rows_;
+}
+
+const Digest& EngineReference::storage() const {
+  if (!storage_) storage_ = cache_->StorageDigest();
+  return *storage_;
+}
+
+std::optional<std::string> EngineReference::CompareWhole() const {
+  if (tokens_.empty() || pushed_out_) return std::nullopt;
+  ModelCache whole(cache_->options());
+  std::vector<int32_t> positions(tokens_.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::span<const float> logits = plain_.Forward(tokens_, positions, whole);
+  if (!logits_.empty() && FirstFloatDifference(logits, logits_) >= 0) return "logits";
+  for (int32_t layer = 0; layer < whole.geometry().num_layers; ++layer) {
+    const auto difference = FirstRowDifference(whole, *cache_, layer);
+    if (difference) return difference->Sentence();
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

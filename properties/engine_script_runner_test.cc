@@ -1,0 +1,145 @@
+// Random scripts of prefill, decode, speculation, rollback, fork, batch and failure through the
+// engine: chunks, batches, threads, kernels and write paths change no bit, on every cache.
+#include "properties/engine_script_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "caches/registry.h"
+#include "engine/kernels.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int32_t kOperations = 24;
+
+// The text of a finding and the shortest script that shows it.
+std::string Report(const EngineScript& script, const EngineFinding& finding) {
+  return "[" + finding.clause + "] after operation " + std::to_string(finding.op + 1) + ": " +
+         finding.what + "\n" + EngineScriptText(ShrinkEngineScript(script));
+}
+
+// What has to be reached whatever the cache is.
+constexpr EngineClass kAlways[] = {
+    EngineClass::kPrefillStep,     EngineClass::kDecodeStep,      EngineClass::kAcceptNone,
+    EngineClass::kAcceptAll,       EngineClass::kBatchOfTwo,      EngineClass::kBatchOfThree,
+    EngineClass::kOverflowRefused, EngineClass::kCancelled,       EngineClass::kAfterFailure,
+    EngineClass::kClearedReused,   EngineClass::kRollbackRefused, EngineClass::kDirect,
+    EngineClass::kLegacy,          EngineClass::kRefused};
+
+// Every registered cache, through every table that this machine has, on every write path.
+class EngineCampaignTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(EngineCampaignTest, NothingChangesABit) {
+  constexpr int32_t kPaths[] = {0, 1, 3};  // direct, legacy, refused at layer 1
+  const int per_table = std::max(9, 27 / static_cast<int>(AvailableKernels().size()));
+  EngineCounts counts;
+  uint64_t seed = 1;
+  for (const KernelTable* table : AvailableKernels()) {
+    EngineCounts of_table;
+    for (int i = 0; i < per_table; ++i, ++seed) {
+      EngineScript script = GenerateEngineScript(
+          seed, kOperations, {.caches = {GetParam()}, .isa = std::string(table->name)});
+      script.threads = 1;
+      for (int32_t s = 0; s < kEngineSequences; ++s) {
+        script.ops.insert(script.ops.begin(), {.kind = EngineOpKind::kPath,
+                                               .sequences = {s},
+                                               .count = kPaths[i % std::ssize(kPaths)]});
+      }
+      const EngineRun run = RunEngineScript(script);
+      ASSERT_FALSE(run.finding) << Report(script, *run.finding);
+      of_table += run.counts;
+    }
+    EXPECT_GT(of_table[EngineClass::kDirect], 0) << table->name;
+    EXPECT_GT(of_table[EngineClass::kLegacy], 0) << table->name;
+    EXPECT_GT(of_table[EngineClass::kRefused], 0) << table->name;
+    counts += of_table;
+  }
+  for (const EngineClass c : kAlways) EXPECT_GT(counts[c], 0) << EngineClassName(c);
+  // A parity of a path with itself proves nothing: both have to have run.
+  EXPECT_EQ(counts.granted > 0, ParseCacheSpec(GetParam()).grants_host_slots);
+  EXPECT_GT(counts.updated, 0);
+}
+
+std::vector<std::string> CacheNames() {
+  std::vector<std::string> names;
+  for (const CacheSpec& spec : AllCaches()) names.push_back(spec.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllCaches, EngineCampaignTest, testing::ValuesIn(CacheNames()),
+                         [](const auto& param_info) {
+                           std::string name = param_info.param;
+                           for (char& c : name) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+                           }
+                           return name;
+                         });
+
+// Scripts as `lockstep fuzz` makes them, mixed caches and threads included, reach every class.
+TEST(EngineScriptRunnerTest, ACampaignReachesEveryClass) {
+  EngineCounts counts;
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    const EngineScript script = GenerateEngineScript(seed, kOperations);
+    const EngineRun run = RunEngineScript(script);
+    ASSERT_FALSE(run.finding) << Report(script, *run.finding);
+    counts += run.counts;
+  }
+  for (size_t i = 0; i < kEngineClasses; ++i) {
+    const auto c = static_cast<EngineClass>(i);
+    EXPECT_GE(counts[c], 3) << EngineClassName(c);
+  }
+  EXPECT_EQ(counts.operations, 120 * kOperations);
+}
+
+// The digest is over logits and rows: what a script is run with plays no part in it.
+TEST(EngineScriptRunnerTest, ThreadsTablesAndInternalStepsChangeNoBit) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    EngineScript script = GenerateEngineScript(seed, kOperations);
+    script.threads = 1;
+    script.blocks = 0;
+    const Digest plain = RunEngineScript(script).digest;
+    for (const int32_t threads : {2, 3, 7}) {
+      EngineScript other = script;
+      other.threads = threads;
+      EXPECT_EQ(RunEngineScript(other).digest, plain) << threads << " threads, seed " << seed;
+    }
+    for (const KernelTable* table : AvailableKernels()) {
+      EngineScript other = script;
+      other.isa = table->name;
+      EXPECT_EQ(RunEngineScript(other).digest, plain) << table->name << ", seed " << seed;
+    }
+    std::erase_if(script.ops, [](const EngineOp& op) { return op.kind == EngineOpKind::kCancel; });
+    const Digest whole = RunEngineScript(script).digest;
+    for (const int32_t step : {1, 2, 512}) {
+      EngineScript other = script;
+      other.step = step;
+      EXPECT_EQ(RunEngineScript(other).digest, whole) << "steps of " << step << ", seed " << seed;
+    }
+    for (EngineOp& op : script.ops) {
+      if (op.kind == EngineOpKind::kPath) op.count = 0;
+    }
+    EXPECT_EQ(RunEngineScript(script).digest, whole) << "direct alone, seed " << seed;
+  }
+}
+
+TEST(EngineScriptRunnerTest, OtherTokensOrWeightsAreAnotherDigest) {
+  EngineScript script = ParseEngineScript(
+      "engine tiny-mha-4x4-f32 cache=paged/4 max=16\nprefill cuts=5 tokens=1\ndecode n=2\n", "");
+  const EngineRun run = RunEngineScript(script);
+  EXPECT_FALSE(run.finding);
+  EXPECT_EQ(run.counts.steps, 3);
+  EXPECT_EQ(run.counts.tokens, 7);
+  script.ops[0].tokens = 2;
+  EXPECT_NE(RunEngineScript(script).digest, run.digest);
+  script.ops[0].tokens = 1;
+  script.seed = 2;
+  EXPECT_NE(RunEngineScript(script).digest, run.digest);
+}
+
+}  // namespace
+}  // namespace lockstep

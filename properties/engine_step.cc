@@ -1,0 +1,129 @@
+#include "properties/engine_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "oracle/faulty_cache.h"
+
+namespace lockstep {
+namespace {
+
+struct Cancelled : std::runtime_error {
+  Cancelled() : std::runtime_error("cancelled by the script") {}
+};
+
+std::unique_ptr<KvCache> OnPath(KvCache& cache, int32_t path) {
+  if (path == 0) return nullptr;
+  if (path == 1) return std::make_unique<UpdateOnlyCache>(cache);
+  const int32_t layer = (path - 2) % cache.geometry().num_layers;
+  return std::make_unique<FaultyCache>(cache,
+                                       Plant{.kind = PlantKind::kRefuseReserve, .layer = layer});
+}
+
+}  // namespace
+
+std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,
+                                          std::span<const int32_t> max_step_rows, int32_t room) {
+  std::vector<std::vector<StepCut>> cuts(parts.size());
+  std::vector<int32_t> done(parts.size(), 0);
+  bool rest = true;
+  while (rest) {
+    rest = false;
+    int32_t left = room;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto total = static_cast<int32_t>(parts[i].positions.size());
+      const int32_t count = std::min({left, total - done[i], max_step_rows[i]});
+      if (count > 0) {
+        cuts[i].push_back({parts[i].positions[static_cast<size_t>(done[i])], count});
+        done[i] += count;
+        left -= count;
+      }
+      rest = rest || done[i] < total;
+    }
+  }
+  return cuts;
+}
+
+std::string_view StepOutcomeName(StepOutcome outcome) {
+  constexpr std::array<std::string_view, 6> kNames = {
+      "done", "out of range", "invalid argument", "pool exhausted", "cancelled", "another error"};
+  return kNames.at(static_cast<size_t>(outcome));
+}
+
+StepOutcome StepOutcomeOf(const std::function<void()>& call, std::string* what) {
+  try {
+    call();
+    return StepOutcome::kDone;
+  } catch (const Cancelled& error) {
+    *what = error.what();
+    return StepOutcome::kCancelled;
+  } catch (const PoolExhausted& error) {
+    *what = error.what();
+    return StepOutcome::kExhausted;
+  } catch (const std::out_of_range& error) {
+    *what = error.what();
+    return StepOutcome::kOutOfRange;
+  } catch (const std::invalid_argument& error) {
+    *what = error.what();
+    return StepOutcome::kInvalid;
+  } catch (const std::exception& error) {
+    *what = error.what();
+    return StepOutcome::kOther;
+  }
+}
+
+void CancelPoint::Reach() {
+  if (left_-- != 0) return;
+  fired_ = true;
+  throw Cancelled();
+}
+
+void CancellingCache::Update(int32_t layer, std::span<const int32_t> positions,
+                             std::span<const float> keys, std::span<const float> values) {
+  point_->Reach();
+  inner().Update(layer, positions, keys, values);
+  writes_.push_back({layer, {positions.begin(), positions.end()}});
+  point_->Reach();
+}
+
+std::optional<KvSlot> CancellingCache::TryReserveSlot(int32_t layer,
+                                                      std::span<const int32_t> positions) {
+  point_->Reach();
+  std::optional<KvSlot> slot = inner().TryReserveSlot(layer, positions);
+  point_->Reach();
+  return slot;
+}
+
+void CancellingCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
+  point_->Reach();
+  inner().CommitSlot(layer, positions);
+  point_->Reach();
+}
+
+DressedCache::DressedCache(KvCache& cache, int32_t path, CancelPoint* point)
+    : path_(OnPath(cache, path)) {
+  KvCache* outermost = path_ ? path_.get() : &cache;
+  if (point != nullptr) {
+    cancelling_ = std::make_unique<CancellingCache>(*outermost, point);
+    trace_ = std::make_unique<CancellingTrace>(point);
+    outermost = cancelling_.get();
+  }
+  counting_ = std::make_unique<CountingCache>(*outermost);
+}
+
+PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,
+                         int32_t layer) {
+  PathCounts counts;
+  const bool refused = path == 1 || path - 2 == layer;
+  for (const StepCut& piece : pieces) {
+    const bool direct = !refused && rule.Direct(piece.first, piece.count);
+    ++(direct ? counts.granted : counts.refused);
+    ++(direct ? counts.commits : counts.updates);
+  }
+  return counts;
+}
+
+}  // namespace lockstep

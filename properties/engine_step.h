@@ -1,0 +1,112 @@
+// One step of an engine script: how it has to be cut, which write path each layer has to take, and
+// the decorators that a sequence's cache wears during it.
+#ifndef LOCKSTEP_PROPERTIES_ENGINE_STEP_H_
+#define LOCKSTEP_PROPERTIES_ENGINE_STEP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/trace.h"
+#include "oracle/decorators.h"
+#include "oracle/driver.h"
+#include "properties/engine_reference.h"
+
+namespace lockstep {
+
+// What one sequence gets in a step.
+struct StepPart {
+  int32_t sequence = 0;
+  std::vector<int32_t> tokens = {};
+  std::vector<int32_t> positions = {};
+};
+
+// Rows [first, first + count) of one sequence in one internal step.
+struct StepCut {
+  int32_t first = 0;
+  int32_t count = 0;
+};
+
+// How the engine has to cut a step [F3]: in order, each as many rows as it and its cache still
+// take, until an internal step has `room` of them. By part, in order.
+std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,
+                                          std::span<const int32_t> max_step_rows, int32_t room);
+
+// What each call of a step amounts to, or how it ended.
+enum class StepOutcome : uint8_t { kDone, kOutOfRange, kInvalid, kExhausted, kCancelled, kOther };
+std::string_view StepOutcomeName(StepOutcome outcome);
+
+// How `call` ended. `what` is what was thrown.
+StepOutcome StepOutcomeOf(const std::function<void()>& call, std::string* what);
+
+// Throws at a chosen point of a step.
+class CancelPoint {
+ public:
+  explicit CancelPoint(int64_t at) : left_(at) {}
+  void Reach();
+  bool fired() const { return fired_; }
+
+ private:
+  int64_t left_;
+  bool fired_ = false;
+};
+
+// Points before and after each call that writes.
+class CancellingCache final : public ForwardingCache {
+ public:
+  CancellingCache(KvCache& inner, CancelPoint* point) : ForwardingCache(inner), point_(point) {}
+
+  void Update(int32_t layer, std::span<const int32_t> positions, std::span<const float> keys,
+              std::span<const float> values) override;
+  std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override;
+  void CommitSlot(int32_t layer, std::span<const int32_t> positions) override;
+  std::unique_ptr<KvCache> Fork() override { return inner().Fork(); }
+
+  // Updates that arrived.
+  std::span<const LostRows> writes() const { return writes_; }
+
+ private:
+  CancelPoint* point_;
+  std::vector<LostRows> writes_;
+};
+
+class CancellingTrace final : public TraceSink {
+ public:
+  explicit CancellingTrace(CancelPoint* point) : point_(point) {}
+  void OnStage(const StageRows&) override { point_->Reach(); }
+
+ private:
+  CancelPoint* point_;
+};
+
+// A sequence's cache as a step sees it: on its write path (EngineOpKind::kPath), abandoned at a
+// point, counted. Borrows the cache and the point.
+class DressedCache {
+ public:
+  // `point` may be nullptr.
+  DressedCache(KvCache& cache, int32_t path, CancelPoint* point);
+
+  CountingCache& cache() { return *counting_; }
+  TraceSink* trace() { return trace_.get(); }
+  std::span<const LostRows> writes() const {
+    return cancelling_ ? cancelling_->writes() : std::span<const LostRows>();
+  }
+
+ private:
+  std::unique_ptr<KvCache> path_;
+  std::unique_ptr<CancellingCache> cancelling_;
+  std::unique_ptr<CancellingTrace> trace_;
+  std::unique_ptr<CountingCache> counting_;
+};
+
+// Calls that one layer has to have seen, by the gating rules alone [R2, R3].
+PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,
+                         int32_t layer);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PROPERTIES_ENGINE_STEP_H_
