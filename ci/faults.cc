@@ -42,17 +42,12 @@ struct Flags {
 
 CampaignOptions OptionsFrom(const Flags& flags) {
   CampaignOptions options;
-  options.workbench = {flags.root,
-                       flags.folder,
-                       {"-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT,
-                        "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold"}};
-  const ProcessEnd ccache = RunProcess({.argv = {"sh", "-c", "command -v ccache"},
-                                        .folder = ".",
-                                        .log = "/dev/null",
-                                        .seconds_max = 10});
-  if (ccache.ok()) {
-    options.workbench.cmake_arguments.emplace_back("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache");
-  }
+  options.workbench = {
+      flags.root,
+      flags.folder,
+      {"-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_WERROR=ON",
+       "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT, "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold",
+       "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
   options.jobs = flags.jobs;
   options.on_result = [](const FaultResult& result) {
     fmt::print("{}\n", ResultLine(result));

@@ -12,17 +12,15 @@
 #include <string_view>
 #include <system_error>
 
+#include "caches/test_paths.h"
+
 namespace lockstep {
 
 // The directory of model files: environment variable LOCKSTEP_MODELS, else the build's default.
 inline std::string TestModelsDirectory() {
   const char* chosen = std::getenv("LOCKSTEP_MODELS");
   if (chosen != nullptr && *chosen != '\0') return chosen;
-#ifdef LOCKSTEP_MODELS_DEFAULT
-  return LOCKSTEP_MODELS_DEFAULT;
-#else
-  return "";
-#endif
+  return ModelsDefault();
 }
 
 // Path of the regular file `relative` below that directory; nullopt when there is none.

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "caches/test_paths.h"
 #include "oracle/faulty_cache.h"
 
 namespace lockstep {
@@ -129,7 +130,7 @@ const std::map<std::string, std::function<void(KvCache&)>>& Calls() {
 
 // The names of the virtuals that kv_cache.h declares.
 std::set<std::string> DeclaredVirtuals() {
-  std::ifstream file(std::string(LOCKSTEP_SOURCE_DIR) + "/caches/kv_cache.h");
+  std::ifstream file(SourceDir() + "/caches/kv_cache.h");
   std::stringstream text;
   text << file.rdbuf();
   const std::string source = text.str();

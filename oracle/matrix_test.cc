@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "caches/error.h"
+#include "caches/test_paths.h"
 #include "engine/synthetic.h"
 #include "oracle/decorators.h"
 
@@ -125,7 +126,7 @@ TEST(MatrixTest, EveryAxisNamesATestThatExists) {
     const size_t colon = test.find(": ");
     const size_t dot = test.find('.', colon);
     ASSERT_TRUE(colon != test.npos && dot != test.npos) << test;
-    std::ifstream in(std::string(LOCKSTEP_SOURCE_DIR) + "/" + test.substr(0, colon));
+    std::ifstream in(SourceDir() + "/" + test.substr(0, colon));
     const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     const std::string suite = test.substr(colon + 2, dot - colon - 2);
     EXPECT_THAT(text, HasSubstr("(" + suite + ", " + test.substr(dot + 1) + ")")) << test;

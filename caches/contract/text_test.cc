@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "caches/test_paths.h"
+
 namespace lockstep::contract {
 namespace {
 
@@ -157,7 +159,7 @@ std::vector<std::string> FaultsOf(const std::string& contract, const Sources& so
 }
 
 TEST(ContractTextTest, AgreesWithTheTestsAndHeaders) {
-  const std::filesystem::path root = LOCKSTEP_SOURCE_DIR;
+  const std::filesystem::path root = SourceDir();
   const std::string contract = ReadText(root / "caches" / "CONTRACT.md");
   const Sources sources = ReadSources(root);
   EXPECT_GT(sources.own.size(), 60u);  // the sources were really read

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "caches/test_paths.h"
 #include "ci/lockstep/test_process.h"
 #include "engine/gguf.h"
 #include "engine/synthetic.h"
@@ -74,7 +75,8 @@ TEST(WrongUseTest, NoModelOrTwo) {
 
 TEST(WrongUseTest, FileThatIsAbsentAFolderOrEmpty) {
   ExpectRefused(RunOf("no/such/model.gguf"), {"no/such/model.gguf"});
-  ExpectRefused(RunOf(LOCKSTEP_SOURCE_DIR), {LOCKSTEP_SOURCE_DIR});
+  const std::string folder = SourceDir();
+  ExpectRefused(RunOf(folder), {folder});
   const ModelFile empty("empty.gguf", {});
   ExpectRefused(RunOf(empty.path()), {empty.path()});
   const std::string_view text = "This is no model, it is a text of some length.";

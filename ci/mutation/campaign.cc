@@ -31,7 +31,7 @@ class Bench {
     for (const Check& check : *suite) {
       targets.insert(targets.end(), check.targets.begin(), check.targets.end());
     }
-    if (!workbench_.Build(targets, 0).ok) return "the build: " + workbench_.log();
+    if (!workbench_.Build(targets, 0, false).ok) return "the build: " + workbench_.log();
     for (Check& check : *suite) {
       Note("without a fault: " + check.name);
       const ProcessEnd end = workbench_.Run(check, 600);
@@ -47,7 +47,7 @@ class Bench {
     for (const Check& check : suite) {
       targets.insert(targets.end(), check.targets.begin(), check.targets.end());
     }
-    if (workbench_.Build(targets, 0).ok) return;
+    if (workbench_.Build(targets, 0, false).ok) return;
     throw Error({"the copy of the tree", "does not build a second time", workbench_.log()});
   }
 
@@ -78,7 +78,7 @@ class Bench {
   Answer Ask(const Check& check) {
     const std::string key = fmt::format("{}", fmt::join(check.targets, " "));
     if (!changed_.contains(key)) {
-      const Workbench::Built built = workbench_.Build(check.targets, kBuildSecondsMax);
+      const Workbench::Built built = workbench_.Build(check.targets, kBuildSecondsMax, true);
       result_.seconds_of_builds += built.seconds;
       if (!built.ok) return Answer::kDoesNotBuild;
       changed_[key] = !built.up_to_date;

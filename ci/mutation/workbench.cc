@@ -44,8 +44,9 @@ void CopyFiles(const std::set<std::string>& files, const std::string& from, cons
   std::vector<fs::path> gone;
   fs::create_directories(to);
   for (const auto& entry : fs::recursive_directory_iterator(to)) {
-    if (!entry.is_regular_file()) continue;
-    if (!files.contains(fs::relative(entry.path(), to).string())) gone.push_back(entry.path());
+    const std::string file = fs::relative(entry.path(), to).string();
+    if (!entry.is_regular_file() || file.starts_with("build/")) continue;
+    if (!files.contains(file)) gone.push_back(entry.path());
   }
   for (const fs::path& path : gone) fs::remove(path);
   for (const std::string& file : files) {
@@ -62,7 +63,7 @@ void CopyFiles(const std::set<std::string>& files, const std::string& from, cons
 Workbench::Workbench(const WorkbenchOptions& options)
     : root_(options.root),
       source_(options.folder + "/tree"),
-      build_(options.folder + "/build"),
+      build_(source_ + "/build/copy"),
       log_path_(options.folder + "/log") {
   fs::create_directories(options.folder);
   CopyFiles(FilesOf(root_, log_path_), root_, source_);
@@ -85,8 +86,10 @@ void Workbench::Restore(const std::string& file) {
   Overwrite(file, ReadTextFile(root_ + "/" + file));
 }
 
-Workbench::Built Workbench::Build(const std::vector<std::string>& targets, double seconds_max) {
-  std::vector<std::string> argv = {"ninja", "-j1"};
+Workbench::Built Workbench::Build(const std::vector<std::string>& targets, double seconds_max,
+                                  bool relaxed) {
+  std::vector<std::string> argv = {"env", "ninja", "-j1"};
+  if (relaxed) argv.insert(argv.begin() + 1, "LOCKSTEP_RELAXED=1");
   argv.insert(argv.end(), targets.begin(), targets.end());
   const ProcessEnd end =
       RunProcess({.argv = argv, .folder = build_, .log = log_path_, .seconds_max = seconds_max});

@@ -32,8 +32,8 @@ class Workbench {
     bool up_to_date = false;  // nothing had to be done, so the check's verdict cannot change
     double seconds = 0;
   };
-  // The targets, one job, at most `seconds_max`.
-  Built Build(const std::vector<std::string>& targets, double seconds_max);
+  // The targets, one job, at most `seconds_max`. `relaxed`: warnings are no errors.
+  Built Build(const std::vector<std::string>& targets, double seconds_max, bool relaxed);
 
   // Runs a built check to its first failure. What it prints is in log() until the next call.
   ProcessEnd Run(const Check& check, double seconds_max);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "caches/error.h"
+#include "caches/test_paths.h"
 #include "ci/tidy/pattern.h"
 
 namespace lockstep::tidy {
@@ -50,7 +51,7 @@ TEST(TidyTreeTest, KindsOfFiles) {
 }
 
 TEST(TidyTreeTest, ReadsThisCheckout) {
-  const SourceTree tree = ReadTree(LOCKSTEP_SOURCE_DIR);
+  const SourceTree tree = ReadTree(SourceDir());
   ASSERT_NE(tree.Find("CMakeLists.txt"), nullptr);
   ASSERT_NE(tree.Find("ci/tidy/tree_test.cc"), nullptr);
   EXPECT_EQ(tree.Find("ci/tidy"), nullptr);
@@ -58,7 +59,7 @@ TEST(TidyTreeTest, ReadsThisCheckout) {
 }
 
 TEST(TidyTreeTest, RefusesWhatIsNoFolder) {
-  EXPECT_THROW(ReadTree(LOCKSTEP_SOURCE_DIR "/CMakeLists.txt"), Error);
+  EXPECT_THROW(ReadTree(SourceDir() + "/CMakeLists.txt"), Error);
 }
 
 TEST(TidyPatternTest, FindsGroupsAndAllMatches) {
