@@ -2,6 +2,8 @@
 #include <utility>
 
 #include "caches/check.h"
+#include "caches/registry.h"
+#include "engine/synthetic.h"
 #include "properties/ddmin.h"
 #include "properties/engine_script_runner.h"
 
@@ -105,6 +107,18 @@ class Shrinker {
     change([](EngineScript* script) { script->step = 512; });
     change([](EngineScript* script) { script->blocks = 0; });
     change([](EngineScript* script) { script->caches.resize(1); });
+    change([](EngineScript* script) { script->seed = 1; });
+    for (const char* model : {"tiny-mha-4x4-f32", "tiny-untied-4x2-q8_0"}) {
+      if (Suits(best_, model)) change([&](EngineScript* script) { script->model = model; });
+    }
+  }
+
+  static bool Suits(const EngineScript& script, std::string_view model) {
+    const SyntheticSpec& spec = SyntheticPreset(model);
+    return script.max_length <= spec.context_length &&
+           std::ranges::all_of(script.caches, [&](const std::string& cache) {
+             return spec.head_dim % ParseCacheSpec(cache).head_dim_multiple == 0;
+           });
   }
 
   const EngineSubject& subject_;

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
+#include "caches/error.h"
 #include "engine/synthetic.h"
 #include "engine/thread_team.h"
 #include "oracle/difference.h"
@@ -40,9 +43,24 @@ EngineState::EngineState(const EngineScript& script, const EngineSubject& subjec
       geometry_(model_->model->config().geometry(script.max_length)) {
   for (const std::string& name : script.caches) {
     CacheSpec spec = ParseCacheSpec(name);
-    auto root = subject.make_cache ? subject.make_cache(spec, geometry_, script.blocks)
-                                   : MakeScriptCache(spec, geometry_, script.blocks);
+    auto root = MakeRoot(spec, subject);
     kinds_.push_back({std::move(spec), std::move(root)});
+  }
+}
+
+std::unique_ptr<KvCache> EngineState::MakeRoot(const CacheSpec& spec,
+                                               const EngineSubject& subject) const {
+  const auto refuse = [&](const std::string& why) {
+    return Error({"engine script", fmt::format("no cache {} can be made of it: {}", spec.name, why),
+                  "correct the first line"});
+  };
+  try {
+    return subject.make_cache ? subject.make_cache(spec, geometry_, script_.blocks)
+                              : MakeScriptCache(spec, geometry_, script_.blocks);
+  } catch (const std::invalid_argument& error) {
+    throw refuse(error.what());
+  } catch (const std::bad_alloc&) {
+    throw refuse("it does not fit memory");
   }
 }
 

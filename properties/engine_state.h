@@ -97,6 +97,7 @@ class EngineState {
   DigestBuilder digest;
 
  private:
+  std::unique_ptr<KvCache> MakeRoot(const CacheSpec& spec, const EngineSubject& subject) const;
   void CompareSequence(int32_t s);
   void CompareBlocks(const EngineKind& kind, size_t index);
 

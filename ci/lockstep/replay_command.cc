@@ -1,5 +1,6 @@
-// lockstep replay: runs one cache script, as findings print it, and says whether it still shows the
-// fault. Text or JSON, told apart by the first character.
+// lockstep replay: runs one script, as findings print it, and says whether it still shows the
+// fault. Text or JSON, told apart by the first character; cache or engine script, by the first
+// word.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,6 +12,8 @@
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/script_subject.h"
 #include "properties/conform.h"
+#include "properties/engine_script.h"
+#include "properties/engine_script_runner.h"
 #include "properties/script.h"
 
 namespace lockstep::cli {
@@ -39,9 +42,39 @@ std::string ReadAll(const std::string& path) {
   return text;
 }
 
+ExitCode ReplayEngine(const ReplayFlags& flags, const std::string& text, const std::string& where) {
+  if (!flags.plugin.empty()) {
+    throw Error({"--plugin", "an engine script runs on registered caches",
+                 "give a cache script, or leave out --plugin"});
+  }
+  EngineScript script = ParseEngineScript(text, where);
+  if (!flags.cache.empty()) {
+    script.caches = {flags.cache};
+    // Whether the model's heads suit it is checked with the rest.
+    script = ParseEngineScript(EngineScriptText(script), "--cache " + flags.cache);
+  }
+  const EngineSubject subject = flags.plant.empty() ? EngineSubject{} : PlantedEngine(flags.plant);
+  EngineRun run = RunEngineScript(script, subject);
+  if (!run.finding) {
+    fmt::print("holds: {} operations, {} steps of {} tokens, {} rows compared with the reference\n",
+               run.counts.operations, run.counts.steps, run.counts.tokens,
+               run.counts.rows_compared);
+    fmt::print("digest {}\n", run.digest.Hex());
+    return ExitCode::kHolds;
+  }
+  if (flags.shrink) {
+    script = ShrinkEngineScript(script, subject);
+    run = RunEngineScript(script, subject);
+  }
+  fmt::print("FOUND after operation {}: [{}] {}\n{}", run.finding->op + 1, run.finding->clause,
+             run.finding->what, EngineScriptText(script));
+  return ExitCode::kDifference;
+}
+
 ExitCode RunReplay(const ReplayFlags& flags) {
   const std::string text = ReadAll(flags.path);
   const std::string where = flags.path == "-" ? "standard input" : flags.path;
+  if (IsEngineScript(text)) return ReplayEngine(flags, text, where);
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != text.npos && text[first] == '{';
   CacheScript script = is_json ? ParseScriptJson(text, where) : ParseScript(text, where);
@@ -67,7 +100,7 @@ ExitCode RunReplay(const ReplayFlags& flags) {
 Command ReplayCommand() {
   const auto values = std::make_shared<ReplayFlags>();
   return {.name = "replay",
-          .summary = "Run a cache script against the model cache",
+          .summary = "Run a script against the model cache or the reference engine",
           .flags = {{"script", "FILE", "script to run, text or JSON, - for standard input",
                      &values->path, true},
                     {"--cache", "NAME", "a cache to run it on, instead of the script's own",

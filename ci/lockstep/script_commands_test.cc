@@ -55,6 +55,53 @@ TEST(ReplayTest, WrongUseExitsWithTwoAndNamesThePlace) {
   EXPECT_THAT(cache.err, HasSubstr("is of no known form"));
 }
 
+constexpr const char* kEngineScript =
+    "# an engine script\n"
+    "engine tiny-untied-4x2-q8_0 cache=paged/4,quantized/q8_0+q4_0/w4 max=20 step=3 threads=2\n"
+    "prefill cuts=3,1,2 tokens=7\nprefill seq=1 cuts=5 tokens=8\n"
+    "fork to=2\nbatch seq=2,1,0 cuts=1,4,2 tokens=5\nspeculate n=3 accept=1\n"
+    "cancel seq=0,1 cuts=1,1 at=30\nrollback to=3\ndecode n=2\nend seq=2\n";
+
+TEST(ReplayTest, AnEngineScriptHoldsOnAnyThreadsAndTable) {
+  const ProcessResult result =
+      RunLockstepCommand({"replay", ScriptFile("g.script", kEngineScript)});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("holds: 9 operations, "));
+  EXPECT_THAT(result.out, HasSubstr("digest "));
+  const ProcessResult other = RunLockstepCommand(
+      {"replay", ScriptFile("g.script", kEngineScript), "--cache", "quantized/q8_0+q4_0/w1"});
+  EXPECT_EQ(other.exit_code, 0) << other.out << other.err;
+}
+
+TEST(ReplayTest, AFaultUnderAnEngineScriptIsFoundAndShrunk) {
+  const ProcessResult result =
+      RunLockstepCommand({"replay", ScriptFile("h.script", kEngineScript), "--plant",
+                          "flip-v:layer=1,position=0,element=2,byte=3,step=1", "--shrink"});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("FOUND after operation "));
+  EXPECT_THAT(result.out, HasSubstr("\nengine tiny-"));
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("fork")));
+}
+
+TEST(ReplayTest, WrongEngineScriptsExitWithTwo) {
+  const auto error_of = [](const std::string& text, std::vector<std::string> more = {}) {
+    std::vector<std::string> args = {"replay", ScriptFile("i.script", text)};
+    args.insert(args.end(), more.begin(), more.end());
+    const ProcessResult result = RunLockstepCommand(args);
+    EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(error_of("engine tiny-mha-4x4-f32 cache=simple max=9\nprefil cuts=1\n"),
+              HasSubstr("line 2: unknown operation 'prefil'"));
+  EXPECT_THAT(error_of("engine tiny-mha-4x4-f32 cache=paged/2147483647 max=9\nclear\n"),
+              HasSubstr("correct the first line"));
+  EXPECT_THAT(error_of(kEngineScript, {"--plugin", LOCKSTEP_EXAMPLE_CONTIGUOUS}),
+              HasSubstr("--plugin"));
+  EXPECT_THAT(error_of("engine tiny-mha-4x4-f32 cache=simple max=9\nclear\n",
+                       {"--cache", "quantized/q8_0+q8_0/w0"}),
+              HasSubstr("--cache quantized/q8_0+q8_0/w0"));
+}
+
 TEST(FuzzTest, EqualSeedsGiveEqualDigestsAndACommitHashIsASeed) {
   const std::vector<std::string> args = {"fuzz", "--seed", "6f1ed002ab5595859014ebf0951522d9",
                                          "--scripts", "60"};
