@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "caches/registry.h"
 #include "engine/kernels.h"
+#include "engine/trace.h"
+#include "engine/transformer.h"
+#include "properties/engine_state.h"
 
 namespace lockstep {
 namespace {
@@ -124,6 +129,39 @@ TEST(EngineScriptRunnerTest, ThreadsTablesAndInternalStepsChangeNoBit) {
       if (op.kind == EngineOpKind::kPath) op.count = 0;
     }
     EXPECT_EQ(RunEngineScript(script).digest, whole) << "direct alone, seed " << seed;
+  }
+}
+
+// Fails at the last stage: every layer was written, and rows were pushed out of every window.
+class ThrowingTrace final : public TraceSink {
+ public:
+  void OnStage(const StageRows& rows) override {
+    if (rows.stage == Stage::kLogits) throw std::runtime_error("late");
+  }
+};
+
+TEST(EngineScriptRunnerTest, F1_NothingButAWindowRemembersAFailedStep) {
+  const auto model = EngineModelOf("tiny-untied-4x2-q8_0", 1)->model;
+  Transformer engine(model);
+  const std::vector<int32_t> tokens = {5, 60, 7, 80, 9, 110, 11, 120, 13};
+  const std::vector<int32_t> positions = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  const auto forward = [&](KvCache& cache, size_t first, size_t count, TraceSink* trace = nullptr) {
+    const std::span<const float> logits =
+        engine.Forward(std::span(tokens).subspan(first, count),
+                       std::span(positions).subspan(first, count), cache, trace);
+    return DigestOfFloats(logits);
+  };
+  for (const CacheSpec& spec : AllCaches()) {
+    const auto plain = spec.make({.geometry = model->config().geometry(16)});
+    const auto failed = spec.make({.geometry = model->config().geometry(16)});
+    forward(*plain, 0, 6);
+    forward(*failed, 0, 6);
+    ThrowingTrace trace;
+    EXPECT_THROW(forward(*failed, 6, 3, &trace), std::runtime_error);
+    EXPECT_EQ(failed->current_length(), 6) << spec.name;
+    EXPECT_EQ(DigestOfCache(*failed) == DigestOfCache(*plain), spec.window == 0) << spec.name;
+    // A window of one row is the query's own.
+    EXPECT_EQ(forward(*failed, 6, 1) == forward(*plain, 6, 1), spec.window <= 1) << spec.name;
   }
 }
 
