@@ -7,15 +7,18 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <stdexcept>
+
+#include "caches/memory_watch.h"
 
 namespace lockstep {
 
 inline constexpr size_t kCacheAlignment = 64;  // bytes
 
-// Debug builds fill new cache memory with this byte: as F32 it reads 0xffffffff, a NaN, which shows
-// in every sum that touches a row nobody wrote.
+// Debug builds fill memory that holds no row with this byte: as F32 it reads 0xffffffff, a NaN,
+// which shows in every sum that touches a row nobody wrote.
 inline constexpr unsigned char kPoisonByte = 0xff;
 
 #ifdef NDEBUG
@@ -24,21 +27,26 @@ inline constexpr bool kPoisonOnAllocation = false;
 inline constexpr bool kPoisonOnAllocation = true;
 #endif
 
-// Debug builds fill memory whose rows are gone with the poison; release builds do nothing.
-template <typename T>
-void Poison(std::span<T> rows) {
-  if (kPoisonOnAllocation && !rows.empty()) {
-    std::memset(rows.data(), kPoisonByte, rows.size_bytes());
-  }
-}
+// Whether a buffer that is allocated now is poisoned: in debug builds, and under a MemoryWatch.
+inline bool PoisonsNewMemory() { return kPoisonOnAllocation || MemoryWatch::Current() != nullptr; }
 
-// `count` elements of a trivial type, uninitialised in release builds and poisoned in debug builds.
+// `count` elements of a trivial type, uninitialised unless memory is poisoned. Under a MemoryWatch
+// the watch allocates, between guard pages if it says so.
 template <typename T>
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(int64_t count) : size_(CheckedSize(count)) {
+  // `piece`: elements that are given out and taken back as one, for the watch; 0: all or none.
+  explicit AlignedBuffer(int64_t count, int64_t piece = 0) : size_(CheckedSize(count)) {
+    const std::shared_ptr<MemoryRegistry>& registry = MemoryWatch::Current();
+    if (registry != nullptr) {
+      void* memory = registry->Allocate(size_ * sizeof(T), CheckedSize(piece) * sizeof(T));
+      data_ = {static_cast<T*>(memory), Deleter{registry}};
+      poison_ = registry->options().poison;
+      return;
+    }
     data_.reset(static_cast<T*>(::operator new(size_ * sizeof(T), kAlignment)));
+    if (kPoisonOnAllocation) poison_ = kPoisonByte;
     Poison(span());
   }
 
@@ -48,11 +56,24 @@ class AlignedBuffer {
   std::span<T> span() { return {data_.get(), size_}; }
   std::span<const T> span() const { return {data_.get(), size_}; }
 
+  // Fills memory of this buffer whose rows are gone with the poison; nothing where it has none.
+  void Poison(std::span<T> rows) const {
+    if (poison_ && !rows.empty()) std::memset(rows.data(), *poison_, rows.size_bytes());
+  }
+  unsigned char poison_byte() const { return poison_.value_or(kPoisonByte); }
+
  private:
   static constexpr std::align_val_t kAlignment{kCacheAlignment};
 
   struct Deleter {
-    void operator()(T* p) const { ::operator delete(p, kAlignment); }
+    std::shared_ptr<MemoryRegistry> registry = nullptr;
+    void operator()(T* p) const {
+      if (registry != nullptr) {
+        registry->Free(p);
+      } else {
+        ::operator delete(p, kAlignment);
+      }
+    }
   };
 
   static size_t CheckedSize(int64_t count) {
@@ -64,6 +85,7 @@ class AlignedBuffer {
 
   std::unique_ptr<T[], Deleter> data_;
   size_t size_ = 0;
+  std::optional<unsigned char> poison_;  // what fills memory without rows
 };
 
 }  // namespace lockstep

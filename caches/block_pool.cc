@@ -79,7 +79,8 @@ BlockPool::BlockPool(const BlockPoolOptions& options)
       std::swap(free_[i], free_[shuffle_->Below(static_cast<uint32_t>(i + 1))]);
     }
   }
-  memory_ = AlignedBuffer<float>(int64_t{options.num_blocks} * layout_.block_elements);
+  memory_ = AlignedBuffer<float>(int64_t{options.num_blocks} * layout_.block_elements,
+                                 layout_.block_elements);
   ForbidAccess(memory_.data(), static_cast<int64_t>(memory_.size()));
 }
 
@@ -114,7 +115,7 @@ void BlockPool::Release(int32_t block) {
   if (--references_[static_cast<size_t>(block)] > 0) return;
   float* first = memory_.data() + layout_.keys_offset(block, 0);
   if (poison_on_free_) {
-    std::memset(first, kPoisonByte, static_cast<size_t>(layout_.block_elements) * sizeof(float));
+    std::memset(first, poison_byte(), static_cast<size_t>(layout_.block_elements) * sizeof(float));
   }
   ForbidAccess(first, layout_.block_elements);
   free_.push_back(block);

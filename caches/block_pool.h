@@ -58,8 +58,8 @@ struct BlockPoolOptions {
   // be taken. With one, the order is a repeatable shuffle, so that neighbouring positions do not
   // get neighbouring blocks by luck.
   std::optional<uint64_t> shuffle_seed = std::nullopt;
-  // Fill a block with kPoisonByte when it becomes free: NaNs that show in whatever reads it later.
-  bool poison_on_free = kPoisonOnAllocation;
+  // Fill a block with poison_byte() when it becomes free: it shows in whatever reads it later.
+  bool poison_on_free = PoisonsNewMemory();
 };
 
 class BlockPool {
@@ -76,6 +76,7 @@ class BlockPool {
   int32_t free_blocks() const { return static_cast<int32_t>(free_.size()); }
   int32_t used_blocks() const { return num_blocks() - free_blocks(); }
   bool poison_on_free() const { return poison_on_free_; }
+  unsigned char poison_byte() const { return memory_.poison_byte(); }
   int32_t references(int32_t block) const;  // 0 for a free block
 
   // A free block, now with one reference and unspecified content.

@@ -153,8 +153,8 @@ void PagedKvCache::PoisonRows(int32_t layer, int32_t first, int32_t end) {
   for (int32_t row = first; row < end; ++row) {
     const auto index = static_cast<size_t>(row / block_size());
     if (index >= table_.size() || pool_->references(table_[index]) > 1) return;
-    std::memset(KeyRow(layer, row), kPoisonByte, bytes);
-    std::memset(ValueRow(layer, row), kPoisonByte, bytes);
+    std::memset(KeyRow(layer, row), pool_->poison_byte(), bytes);
+    std::memset(ValueRow(layer, row), pool_->poison_byte(), bytes);
   }
 }
 

@@ -213,8 +213,8 @@ void QuantizedKvCache::Rollback(int32_t length) {
   for (int32_t layer = 0; layer < options_.geometry.num_layers; ++layer) {
     const int32_t gone = length_at(layer) - length;
     if (gone <= 0) continue;
-    Poison(keys_.Rows(layer, length, gone));
-    Poison(values_.Rows(layer, length, gone));
+    keys_.memory.Poison(keys_.Rows(layer, length, gone));
+    values_.memory.Poison(values_.Rows(layer, length, gone));
     length_at(layer) = length;
   }
 }

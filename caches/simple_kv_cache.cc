@@ -100,8 +100,8 @@ void SimpleKvCache::Rollback(int32_t length) {
     Layer& state = layer_at(layer);
     state.reservation.reset();
     if (state.length <= length) continue;
-    Poison(KeyRows(layer, length, state.length - length));
-    Poison(ValueRows(layer, length, state.length - length));
+    keys_.Poison(KeyRows(layer, length, state.length - length));
+    values_.Poison(ValueRows(layer, length, state.length - length));
     state.length = length;
   }
 }
@@ -142,6 +142,7 @@ void SimpleKvCache::LoadState(StateReader* reader) {
   int64_t bytes = 0;
   for (int32_t length : lengths) bytes += length * row_bytes;
   reader->ExpectRemaining(bytes);  // from here on nothing can fail
+  Clear();
   for (int32_t layer = 0; layer < geometry_.num_layers; ++layer) {
     Layer& state = layer_at(layer);
     state = {.length = lengths[static_cast<size_t>(layer)], .reservation = std::nullopt};

@@ -5,13 +5,14 @@
 namespace lockstep {
 
 const char* OutcomeName(Outcome outcome) {
-  constexpr std::array<const char*, 8> kNames = {"done",
+  constexpr std::array<const char*, 9> kNames = {"done",
                                                  "granted",
                                                  "refused",
                                                  "std::out_of_range",
                                                  "std::invalid_argument",
                                                  "std::logic_error",
                                                  "PoolExhausted",
+                                                 "std::bad_alloc",
                                                  "some other exception"};
   return kNames[static_cast<size_t>(outcome)];
 }
@@ -56,6 +57,29 @@ std::string_view LengthClause(ScriptOpKind kind) {
       return "S1";
     default:
       return "V1";
+  }
+}
+
+std::string_view WriteClause(ScriptOpKind kind, bool refused) {
+  switch (kind) {
+    case ScriptOpKind::kUpdate:
+      return refused ? "U1" : "U2";
+    case ScriptOpKind::kReserve:
+      return refused ? "R2" : "R5";
+    case ScriptOpKind::kWrite:
+      return "R4";
+    case ScriptOpKind::kCommit:
+      return refused ? "C2" : "C1";
+    case ScriptOpKind::kRollback:
+    case ScriptOpKind::kClear:
+      return refused ? "B1" : "B2";
+    case ScriptOpKind::kFork:
+    case ScriptOpKind::kEnd:
+      return "B4";
+    case ScriptOpKind::kRestore:
+      return refused ? "S2" : "S1";
+    default:
+      return "V3";
   }
 }
 

@@ -14,6 +14,7 @@ ScriptCounts& ScriptCounts::operator+=(const ScriptCounts& other) {
   forked += other.forked;
   restored += other.restored;
   rows_compared += other.rows_compared;
+  allocations_failed += other.allocations_failed;
   for (size_t i = 0; i < kPositionClasses; ++i) positions[i] += other.positions[i];
   return *this;
 }

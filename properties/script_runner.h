@@ -38,6 +38,7 @@ struct ScriptCounts {
   int64_t forked = 0;
   int64_t restored = 0;
   int64_t rows_compared = 0;
+  int64_t allocations_failed = 0;  // on request, see failing_run.h
   PositionClassCounts positions = {};
 
   ScriptCounts& operator+=(const ScriptCounts& other);

@@ -1,11 +1,9 @@
 // What allocates: nothing inside a step [M1], and where something does, a failed allocation leaves
-// the cache as it was [M2]. This binary replaces operator new to count and to fail.
+// the cache as it was [M2]. This binary links failing_new.h.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -15,43 +13,13 @@
 #include "caches/aligned_buffer.h"
 #include "caches/cache_file.h"
 #include "caches/contract/fixture.h"
-
-namespace {
-
-std::atomic<int64_t> allocations = 0;
-std::atomic<int64_t> failing_in = -1;  // allocations until one fails; negative: never
-
-void* Allocate(std::size_t size, std::size_t alignment) {
-  ++allocations;
-  if (failing_in >= 0 && failing_in-- == 0) throw std::bad_alloc();
-  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) { return Allocate(size, alignof(std::max_align_t)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return Allocate(size, static_cast<std::size_t>(alignment));
-}
-// The array forms too: a sanitizer's own would not come through here.
-void* operator new[](std::size_t size) { return Allocate(size, alignof(std::max_align_t)); }
-void* operator new[](std::size_t size, std::align_val_t alignment) {
-  return Allocate(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "caches/failing_new.h"
 
 namespace lockstep::contract {
 namespace {
+
+using failing_new::allocations;
+using failing_new::failing_in;
 
 class MemoryTest : public CacheTest {};
 INSTANTIATE_TEST_SUITE_P(Caches, MemoryTest, testing::ValuesIn(EveryCache()), TestName);

@@ -42,6 +42,10 @@ void ExactWindow::Settle() {
     std::ranges::copy(Keys(slots_ + row), MutableKeys(static_cast<int64_t>(slot)).begin());
     std::ranges::copy(Values(slots_ + row), MutableValues(static_cast<int64_t>(slot)).begin());
   }
+  const auto first = static_cast<size_t>(slots_ * kv_stride_);
+  const size_t elements = staged_.size() * static_cast<size_t>(kv_stride_);
+  keys_.Poison(keys_.span().subspan(first, elements));
+  values_.Poison(values_.span().subspan(first, elements));
   staged_.clear();
 }
 
@@ -50,8 +54,8 @@ void ExactWindow::DropFrom(int32_t length) {
   for (size_t slot = 0; slot < held_.size(); ++slot) {
     if (held_[slot] < length) continue;
     held_[slot] = kEmpty;
-    Poison(MutableKeys(static_cast<int64_t>(slot)));
-    Poison(MutableValues(static_cast<int64_t>(slot)));
+    keys_.Poison(MutableKeys(static_cast<int64_t>(slot)));
+    values_.Poison(MutableValues(static_cast<int64_t>(slot)));
   }
 }
 

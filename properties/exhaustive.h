@@ -1,0 +1,54 @@
+// Exhaustive small scope: every script of a stated length over a tiny geometry, against the model.
+// What random scripts miss by luck this cannot miss, as far as it reaches.
+//   Jackson, Damon, "Elements of Style: Analyzing a Software Design Feature with a Counterexample
+//   Detector", IEEE TSE 22(7), 1996: most faults show in a small scope.
+//
+// The alphabet has, at each layer, Update, TryReserveSlot and CommitSlot with every list of up to
+// two positions over [-1, max_length], and a write into the slot; Rollback to every length over
+// [-1, max_length + 1]; Clear, Fork, End, Switch, Save, Restore, Read. A pool of limited blocks
+// has one sequence, so there the operations on sequences and files are left out. Row values are
+// canonical: each write of a script has a seed of its own, by its place, and no other is tried,
+// since caches never look at values.
+//
+// Nothing is pruned by state: a script is left out only when it is a prefix of another one, which
+// compares it on the way. Scripts come in lexicographic order, and what a script shares with the
+// one before it was compared there and is run again without comparing: the caches are
+// deterministic, so it cannot differ.
+#ifndef LOCKSTEP_PROPERTIES_EXHAUSTIVE_H_
+#define LOCKSTEP_PROPERTIES_EXHAUSTIVE_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "properties/script.h"
+#include "properties/script_runner.h"
+
+namespace lockstep {
+
+struct ExhaustiveOptions {
+  CacheScript scope;       // cache, geometry, blocks; its operations are not used
+  int32_t operations = 2;  // of a script
+};
+
+struct ExhaustiveCounts {
+  int64_t letters = 0;  // of the alphabet
+  int64_t scripts = 0;  // that ran: letters to the power of operations, unless something was found
+  int64_t covered = 0;  // these and their prefixes: every script of up to so many operations
+  ScriptCounts run;
+  CacheScript script;  // of the finding
+  std::optional<ScriptFinding> finding;
+};
+
+std::vector<ScriptOp> ExhaustiveAlphabet(const CacheScript& scope);
+
+// Stops at the first finding. `on_progress` is called with the scripts that ran, now and then; it
+// may be empty. REQUIRES: operations > 0.
+ExhaustiveCounts RunExhaustive(const ExhaustiveOptions& options, const ScriptSubject& subject,
+                               const std::function<void(int64_t scripts)>& on_progress = nullptr);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_PROPERTIES_EXHAUSTIVE_H_
