@@ -21,6 +21,8 @@
 
 namespace lockstep {
 
+class Chooser;  // properties/script_builder.h
+
 inline constexpr int32_t kEngineSequences = 4;
 
 enum class EngineOpKind : uint8_t {
@@ -96,6 +98,7 @@ struct EngineScriptLimits {
 
 // Header, weights of the operations (swarm testing: some are left out), then operations until the
 // source of choices is exhausted. Every script that these give can be run on this machine.
+EngineScript BuildEngineScript(Chooser& choose, const EngineScriptLimits& limits = {});
 EngineScript GenerateEngineScript(uint64_t seed, int32_t operations,
                                   const EngineScriptLimits& limits = {});
 EngineScript DecodeEngineScript(std::span<const std::byte> bytes,

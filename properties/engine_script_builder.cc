@@ -282,16 +282,20 @@ class EngineBuilder {
 
 }  // namespace
 
+EngineScript BuildEngineScript(Chooser& choose, const EngineScriptLimits& limits) {
+  return EngineBuilder(limits, choose).Build();
+}
+
 EngineScript GenerateEngineScript(uint64_t seed, int32_t operations,
                                   const EngineScriptLimits& limits) {
   RandomChooser choose(seed, operations);
-  return EngineBuilder(limits, choose).Build();
+  return BuildEngineScript(choose, limits);
 }
 
 EngineScript DecodeEngineScript(std::span<const std::byte> bytes,
                                 const EngineScriptLimits& limits) {
   ByteChooser choose(bytes);
-  return EngineBuilder(limits, choose).Build();
+  return BuildEngineScript(choose, limits);
 }
 
 }  // namespace lockstep

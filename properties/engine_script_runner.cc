@@ -30,6 +30,7 @@ class Runner {
  public:
   Runner(const EngineScript& script, const EngineSubject& subject)
       : script_(script),
+        subject_(subject),
         state_(script, subject),
         engine_(state_.shared_model(), {.kernels = &SelectKernels(script.isa),
                                         .max_step_tokens = script.step,
@@ -187,7 +188,7 @@ class Runner {
   }
 
   void Fork(int32_t s, int32_t target) {
-    if (target == s) return;
+    if (target == s || !subject_.forks) return;
     state_.Slot(target).reset();
     EngineSequence& source = state_.At(s);
     EngineSequence fork;
@@ -229,6 +230,7 @@ class Runner {
   }
 
   void Save(int32_t s) {
+    if (!subject_.saves) return;
     const EngineSequence& sequence = state_.At(s);
     StateWriter writer;
     sequence.cache->SaveState(&writer);
@@ -259,6 +261,7 @@ class Runner {
   }
 
   const EngineScript& script_;
+  const EngineSubject& subject_;
   EngineState state_;
   Transformer engine_;
   std::unique_ptr<EngineDriver> driver_;
@@ -289,6 +292,26 @@ EngineSubject PlantedEngine(const std::string& plant) {
                                                      int32_t blocks) -> std::unique_ptr<KvCache> {
     return std::make_unique<FaultyCache>(MakeScriptCache(spec, geometry, blocks), parsed);
   }};
+}
+
+EngineSubject EngineOn(const ScriptSubject& subject) {
+  return {.make_cache =
+              [make = subject.make](const CacheSpec&, const KvGeometry& geometry, int32_t blocks) {
+                CacheScript script;
+                script.geometry = geometry;
+                script.blocks = blocks;
+                return make(script);
+              },
+          .spec = CacheSpec{.name = "subject",
+                            .make = {},
+                            .grants_host_slots = !subject.model.refuses_host_slots,
+                            .block_size = subject.model.block_size,
+                            .window = subject.model.window,
+                            .key_type = subject.model.key_type,
+                            .value_type = subject.model.value_type},
+          .forks = subject.forks,
+          .saves = subject.saves,
+          .compares_storage = subject.compares_storage};
 }
 
 EngineRun RunEngineScript(const EngineScript& script, const EngineSubject& subject) {

@@ -17,6 +17,7 @@
 #include "caches/registry.h"
 #include "properties/engine_driver.h"
 #include "properties/engine_script.h"
+#include "properties/script_runner.h"
 
 namespace lockstep {
 
@@ -90,13 +91,17 @@ struct EngineRun {
   Digest digest;
 };
 
-// What is run, so that wrong ones can be put in its place.
+// What is run, so that wrong ones and other engines' can be put in its place.
 struct EngineSubject {
   // An empty cache of the kind; its forks are the sequences. Empty: the registry's.
   std::function<std::unique_ptr<KvCache>(const CacheSpec& spec, const KvGeometry& geometry,
                                          int32_t blocks)>
       make_cache = {};
   std::function<std::unique_ptr<EngineDriver>(Transformer&)> make_driver = {};  // empty: the right
+  std::optional<CacheSpec> spec = {};  // of every cache, instead of what the script names
+  bool forks = true;                   // else every sequence is made anew, and kFork does nothing
+  bool saves = true;                   // else kSave does nothing
+  bool compares_storage = true;        // without a window [X2]
 };
 
 // The registry's cache; `blocks` is EngineScript's.
@@ -105,6 +110,9 @@ std::unique_ptr<KvCache> MakeScriptCache(const CacheSpec& spec, const KvGeometry
 
 // Registered caches with a fault of oracle/faulty_cache.h. Throws Error for an unknown one.
 EngineSubject PlantedEngine(const std::string& plant);
+
+// A subject of cache scripts, such as a plug-in, under the engine.
+EngineSubject EngineOn(const ScriptSubject& subject);
 
 // Stops at the first finding. Throws Error for a script that no run can be made of.
 // Models are kept between runs; not for several threads at once.

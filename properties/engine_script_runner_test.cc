@@ -159,6 +159,26 @@ TEST(EngineScriptRunnerTest, ACacheThatTakesFewRowsCutsSteps) {
   }
 }
 
+// A cache that cannot fork, save, or hand out its stored bytes is run without.
+TEST(EngineScriptRunnerTest, ASubjectOfCacheScriptsRunsUnderTheEngine) {
+  ScriptSubject poor = RegisteredSubject("quantized/f16+f16/w4");
+  poor.forks = poor.saves = poor.compares_storage = false;
+  EngineCounts counts;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    EngineScript script = GenerateEngineScript(seed, kOperations, {.isa = "scalar"});
+    script.threads = 1;
+    const EngineRun run = RunEngineScript(script, EngineOn(poor));
+    EXPECT_FALSE(run.finding) << run.finding->what << '\n' << EngineScriptText(script);
+    counts += run.counts;
+  }
+  EXPECT_GT(counts[EngineClass::kBatchOfThree], 0);
+  EXPECT_EQ(counts[EngineClass::kRestored], 0);
+  EXPECT_EQ(counts[EngineClass::kEndBesideFork], 0);
+  // With another window than it has, it does not pass.
+  poor.model.window = 3;
+  EXPECT_TRUE(RunEngineScript(GenerateEngineScript(1, kOperations), EngineOn(poor)).finding);
+}
+
 // Fails at the last stage: every layer was written, and rows were pushed out of every window.
 class ThrowingTrace final : public TraceSink {
  public:

@@ -39,24 +39,24 @@ std::shared_ptr<const EngineModel> EngineModelOf(const std::string& preset, int3
 
 EngineState::EngineState(const EngineScript& script, const EngineSubject& subject)
     : script_(script),
+      subject_(subject),
       model_(EngineModelOf(script.model, script.seed)),
       geometry_(model_->model->config().geometry(script.max_length)) {
   for (const std::string& name : script.caches) {
-    CacheSpec spec = ParseCacheSpec(name);
-    auto root = MakeRoot(spec, subject);
+    CacheSpec spec = subject.spec ? *subject.spec : ParseCacheSpec(name);
+    auto root = MakeCache(spec);
     kinds_.push_back({std::move(spec), std::move(root)});
   }
 }
 
-std::unique_ptr<KvCache> EngineState::MakeRoot(const CacheSpec& spec,
-                                               const EngineSubject& subject) const {
+std::unique_ptr<KvCache> EngineState::MakeCache(const CacheSpec& spec) const {
   const auto refuse = [&](const std::string& why) {
     return Error({"engine script", fmt::format("no cache {} can be made of it: {}", spec.name, why),
                   "correct the first line"});
   };
   try {
-    return subject.make_cache ? subject.make_cache(spec, geometry_, script_.blocks)
-                              : MakeScriptCache(spec, geometry_, script_.blocks);
+    return subject_.make_cache ? subject_.make_cache(spec, geometry_, script_.blocks)
+                               : MakeScriptCache(spec, geometry_, script_.blocks);
   } catch (const std::invalid_argument& error) {
     throw refuse(error.what());
   } catch (const std::bad_alloc&) {
@@ -71,7 +71,7 @@ EngineSequence& EngineState::At(int32_t sequence) {
   const CacheSpec& spec = kinds_[kind].spec;
   slot.emplace();
   slot->kind = kind;
-  slot->cache = kinds_[kind].root->Fork();
+  slot->cache = subject_.forks ? kinds_[kind].root->Fork() : MakeCache(spec);
   slot->reference = std::make_unique<EngineReference>(
       *model_->plain, ModelCacheOptions{.geometry = geometry_,
                                         .key_type = spec.key_type,
@@ -157,7 +157,8 @@ void EngineState::CompareSequence(int32_t s) {
     return FindDifference(s, *difference);
   }
   if (rows != reference.rows()) Find("X1", s, fmt::format("sequence {}: the hashes differ", s));
-  if (slot->reference->has_window() || subject.StorageDigest() == reference.storage()) return;
+  if (!subject_.compares_storage || reference.has_window()) return;
+  if (subject.StorageDigest() == reference.storage()) return;
   Find("X2", s, fmt::format("sequence {}: the stored bytes differ", s));
 }
 

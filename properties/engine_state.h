@@ -58,6 +58,7 @@ struct BlockNeed {
 
 class EngineState {
  public:
+  // Both are borrowed.
   EngineState(const EngineScript& script, const EngineSubject& subject);
 
   const Model& model() const { return *model_->model; }
@@ -97,11 +98,12 @@ class EngineState {
   DigestBuilder digest;
 
  private:
-  std::unique_ptr<KvCache> MakeRoot(const CacheSpec& spec, const EngineSubject& subject) const;
+  std::unique_ptr<KvCache> MakeCache(const CacheSpec& spec) const;
   void CompareSequence(int32_t s);
   void CompareBlocks(const EngineKind& kind, size_t index);
 
   const EngineScript& script_;
+  const EngineSubject& subject_;
   std::shared_ptr<const EngineModel> model_;
   KvGeometry geometry_;
   std::vector<EngineKind> kinds_;

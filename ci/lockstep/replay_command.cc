@@ -42,18 +42,19 @@ std::string ReadAll(const std::string& path) {
   return text;
 }
 
+EngineSubject EngineSubjectFor(const ReplayFlags& flags) {
+  if (!flags.plugin.empty()) return EngineOn(PluginSubject(PluginLibrary::Load(flags.plugin)));
+  return flags.plant.empty() ? EngineSubject{} : PlantedEngine(flags.plant);
+}
+
 ExitCode ReplayEngine(const ReplayFlags& flags, const std::string& text, const std::string& where) {
-  if (!flags.plugin.empty()) {
-    throw Error({"--plugin", "an engine script runs on registered caches",
-                 "give a cache script, or leave out --plugin"});
-  }
   EngineScript script = ParseEngineScript(text, where);
   if (!flags.cache.empty()) {
     script.caches = {flags.cache};
     // Whether the model's heads suit it is checked with the rest.
     script = ParseEngineScript(EngineScriptText(script), "--cache " + flags.cache);
   }
-  const EngineSubject subject = flags.plant.empty() ? EngineSubject{} : PlantedEngine(flags.plant);
+  const EngineSubject subject = EngineSubjectFor(flags);
   EngineRun run = RunEngineScript(script, subject);
   if (!run.finding) {
     fmt::print("holds: {} operations, {} steps of {} tokens, {} rows compared with the reference\n",
