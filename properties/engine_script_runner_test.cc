@@ -212,6 +212,16 @@ TEST(EngineScriptRunnerTest, F1_NothingButAWindowRemembersAFailedStep) {
   }
 }
 
+// A batch fails for want of a block when the neighbour's window has already lost a row.
+TEST(EngineScriptRunnerTest, ANeighboursExhaustedPoolCostsAWindowItsRows) {
+  const EngineRun run = RunEngineScript(ParseEngineScript(
+      "engine tiny-untied-4x2-q8_0 cache=quantized/f16+f16/w4,paged/4 max=16 blocks=1\n"
+      "prefill cuts=6 tokens=3\nbatch seq=0,1 cuts=1,8 tokens=5\ndecode n=1\n",
+      ""));
+  EXPECT_FALSE(run.finding) << run.finding->what;
+  EXPECT_EQ(run.counts.classes[static_cast<size_t>(EngineClass::kExhausted)], 1);
+}
+
 TEST(EngineScriptRunnerTest, OtherTokensOrWeightsAreAnotherDigest) {
   EngineScript script = ParseEngineScript(
       "engine tiny-mha-4x4-f32 cache=paged/4 max=16\nprefill cuts=5 tokens=1\ndecode n=2\n", "");

@@ -81,37 +81,33 @@ void CancelPoint::Reach() {
   throw Cancelled();
 }
 
-void CancellingCache::Update(int32_t layer, std::span<const int32_t> positions,
-                             std::span<const float> keys, std::span<const float> values) {
-  point_->Reach();
+void WatchedCache::Update(int32_t layer, std::span<const int32_t> positions,
+                          std::span<const float> keys, std::span<const float> values) {
+  Reach();
   inner().Update(layer, positions, keys, values);
   writes_.push_back({layer, {positions.begin(), positions.end()}});
-  point_->Reach();
+  Reach();
 }
 
-std::optional<KvSlot> CancellingCache::TryReserveSlot(int32_t layer,
-                                                      std::span<const int32_t> positions) {
-  point_->Reach();
+std::optional<KvSlot> WatchedCache::TryReserveSlot(int32_t layer,
+                                                   std::span<const int32_t> positions) {
+  Reach();
   std::optional<KvSlot> slot = inner().TryReserveSlot(layer, positions);
-  point_->Reach();
+  Reach();
   return slot;
 }
 
-void CancellingCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
-  point_->Reach();
+void WatchedCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
+  Reach();
   inner().CommitSlot(layer, positions);
-  point_->Reach();
+  Reach();
 }
 
 DressedCache::DressedCache(KvCache& cache, int32_t path, CancelPoint* point)
     : path_(OnPath(cache, path)) {
-  KvCache* outermost = path_ ? path_.get() : &cache;
-  if (point != nullptr) {
-    cancelling_ = std::make_unique<CancellingCache>(*outermost, point);
-    trace_ = std::make_unique<CancellingTrace>(point);
-    outermost = cancelling_.get();
-  }
-  counting_ = std::make_unique<CountingCache>(*outermost);
+  watched_ = std::make_unique<WatchedCache>(path_ ? *path_ : cache, point);
+  if (point != nullptr) trace_ = std::make_unique<CancellingTrace>(point);
+  counting_ = std::make_unique<CountingCache>(*watched_);
 }
 
 PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,

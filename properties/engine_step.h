@@ -55,10 +55,11 @@ class CancelPoint {
   bool fired_ = false;
 };
 
-// Points before and after each call that writes.
-class CancellingCache final : public ForwardingCache {
+// Keeps which updates arrived; with a point, it is reached before and after each call that writes.
+class WatchedCache final : public ForwardingCache {
  public:
-  CancellingCache(KvCache& inner, CancelPoint* point) : ForwardingCache(inner), point_(point) {}
+  // `point` may be nullptr.
+  WatchedCache(KvCache& inner, CancelPoint* point) : ForwardingCache(inner), point_(point) {}
 
   void Update(int32_t layer, std::span<const int32_t> positions, std::span<const float> keys,
               std::span<const float> values) override;
@@ -66,10 +67,13 @@ class CancellingCache final : public ForwardingCache {
   void CommitSlot(int32_t layer, std::span<const int32_t> positions) override;
   std::unique_ptr<KvCache> Fork() override { return inner().Fork(); }
 
-  // Updates that arrived.
   std::span<const LostRows> writes() const { return writes_; }
 
  private:
+  void Reach() {
+    if (point_ != nullptr) point_->Reach();
+  }
+
   CancelPoint* point_;
   std::vector<LostRows> writes_;
 };
@@ -92,13 +96,11 @@ class DressedCache {
 
   CountingCache& cache() { return *counting_; }
   TraceSink* trace() { return trace_.get(); }
-  std::span<const LostRows> writes() const {
-    return cancelling_ ? cancelling_->writes() : std::span<const LostRows>();
-  }
+  std::span<const LostRows> writes() const { return watched_->writes(); }
 
  private:
   std::unique_ptr<KvCache> path_;
-  std::unique_ptr<CancellingCache> cancelling_;
+  std::unique_ptr<WatchedCache> watched_;
   std::unique_ptr<CancellingTrace> trace_;
   std::unique_ptr<CountingCache> counting_;
 };
