@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 
 #include "caches/registry.h"
@@ -185,6 +187,47 @@ TEST(BatchThreadsTest, EveryKernelTableIsSharedOutAlike) {
   for (const KernelTable* kernels : AvailableKernels()) {
     EXPECT_EQ(RunBatch(model, {0, 1, 2, 3}, {.kernels = kernels, .threads = 3}), expected)
         << kernels->name;
+  }
+}
+
+// What attention was asked for, over all threads and layers of a step.
+struct AttentionCalls {
+  std::mutex mutex;
+  std::map<std::pair<const float*, int32_t>, int32_t> heads;  // by query row and head
+  std::set<const float*> scratch;
+};
+AttentionCalls calls;
+
+void CountedAttention(const AttentionShape& shape, const AttentionQueries& queries,
+                      const KvView& view, int32_t head_begin, int32_t head_end, float* scratch) {
+  const std::lock_guard lock(calls.mutex);
+  SelectKernels("scalar").attention(shape, queries, view, head_begin, head_end, scratch);
+  for (int32_t i = 0; i < queries.count; ++i) {
+    const float* row = queries.q + int64_t{i} * shape.num_heads * shape.head_dim;
+    for (int32_t head = head_begin; head < head_end; ++head) ++calls.heads[{row, head}];
+  }
+  calls.scratch.insert(scratch);
+}
+
+// Two threads that compute one head write the same bits, and two that share a scratch may do so one
+// after the other: neither shows in what comes out, at least not every time.
+TEST(BatchThreadsTest, EachHeadIsComputedOnceAndEachPartHasItsOwnScratch) {
+  const auto model = PresetModel("tiny-gqa-9x3-q8_0");
+  KernelTable kernels = SelectKernels("scalar");
+  kernels.attention = &CountedAttention;
+  for (int32_t threads : {1, 2, 3, 4, 7, 16}) {
+    for (int32_t tokens : {1, 5}) {
+      Transformer transformer(model, {.kernels = &kernels, .threads = threads});
+      calls.heads.clear();
+      calls.scratch.clear();
+      transformer.ForwardUncached(SomeTokens(model->config(), tokens));
+      EXPECT_EQ(calls.heads.size(), static_cast<size_t>(tokens * model->config().num_heads));
+      for (const auto& [head, times] : calls.heads) {
+        EXPECT_EQ(times, model->config().num_layers) << threads << " threads, head " << head.second;
+      }
+      // One tile of queries, 9 heads of it: as many parts have work.
+      EXPECT_EQ(calls.scratch.size(), static_cast<size_t>(std::min(threads, 9))) << threads;
+    }
   }
 }
 
