@@ -1,5 +1,6 @@
 // matmul against a plain reference in the words of engine/ARITHMETIC.md, bit for bit.
 #include <fmt/format.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,6 +111,20 @@ void CheckMatmul(const KernelTable& kernels, GgmlType type, int32_t rows, int32_
                      fmt::format("{} x {}, token {} of {}, row {}", rows, cols, t, tokens, r));
     }
   }
+}
+
+// A product that writes one output too many, for each token.
+void WriteBehindTheRow(const PackedMatrix& w, const Activations& x, int32_t group_begin,
+                       int32_t group_end, float* const* y) {
+  SelectKernels("scalar").matmul(w, x, group_begin, group_end, y);
+  for (int32_t t = 0; t < x.tokens; ++t) y[t][w.rows()] = 0.0f;
+}
+
+TEST(MatmulCheckTest, SeesAWriteBehindTheRow) {
+  KernelTable kernels = SelectKernels("scalar");
+  kernels.matmul = &WriteBehindTheRow;
+  Random random(4);
+  EXPECT_NONFATAL_FAILURE(CheckMatmul(kernels, GgmlType::kF32, 17, 32, 1, &random), "row 17");
 }
 
 class QuantizedMatmulTest : public MatmulTest {};

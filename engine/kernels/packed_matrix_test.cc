@@ -9,6 +9,7 @@
 #include "caches/digest.h"
 #include "caches/error.h"
 #include "engine/kernels.h"
+#include "engine/kernels/packed_layout.h"
 #include "engine/kernels/test_inputs.h"
 
 namespace lockstep {
@@ -113,6 +114,19 @@ TEST(PackedMatrixTest, GroupsAreAlignedAndMovable) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(moved.data() + g * moved.group_bytes()) % 64, 0u);
   }
   static_assert(!std::is_copy_constructible_v<PackedMatrix>);
+}
+
+// Beyond what 32 bits count: the head of a vocabulary of 256 Ki rows of 4096 halves has 2^31 bytes.
+TEST(PackedMatrixTest, OffsetsAre64Bit) {
+  constexpr int64_t kGroupBytes = int64_t{4096} * internal::kLineBytes;
+  constexpr int64_t kGroup = 16384;
+  EXPECT_EQ(internal::GroupAt(false, kGroup, kGroupBytes), kGroup * kGroupBytes);
+  EXPECT_EQ(internal::GroupAt(true, kGroup, kGroupBytes / 2), kGroup * kGroupBytes / 2);
+  EXPECT_EQ(internal::GroupAt(true, kGroup + 1, kGroupBytes / 2),
+            kGroup * kGroupBytes / 2 + internal::kScaleBytes);
+  EXPECT_EQ(internal::QuantGroupBytes(internal::kQ8Lines, int64_t{1} << 26),
+            (int64_t{1} << 25) * 17 * internal::kLineBytes);
+  EXPECT_EQ(PackedMatrix::PackedBytes(GgmlType::kF32, 1 << 18, 4096), int64_t{1} << 32);
 }
 
 TEST(PackedMatrixTest, Refusals) {
