@@ -189,6 +189,20 @@ INSTANTIATE_TEST_SUITE_P(Controls, MatrixControlTest,
 INSTANTIATE_TEST_SUITE_P(Controls, AgreeingControlTest, testing::ValuesIn(AgreeingControls()),
                          ControlName);
 
+// What depends on the rank in a batch differs at every rank but the first: the sequence under test
+// really stands where the cell says.
+TEST(MatrixTest, TheSequenceStandsInItsPlaceOfTheBatch) {
+  MatrixOptions options = TestOptions();
+  options.axes = {MatrixAxis::kBatch};
+  options.planted = &ParseMatrixControl("token-order");
+  const MatrixResult result = RunMatrix(options);
+  std::vector<std::string> differing;
+  for (const MatrixCell& cell : result.rows[0].cells) {
+    if (cell.verdict == Verdict::kDiffers) differing.push_back(cell.value);
+  }
+  EXPECT_THAT(differing, testing::ElementsAre("middle of 3", "last of 3"));
+}
+
 TEST(MatrixTest, WithoutAControlNothingIsProved) {
   MatrixOptions options = TestOptions();
   options.axes = {MatrixAxis::kChunking};
