@@ -40,7 +40,7 @@ enum class EngineOpKind : uint8_t {
   kSave,       // one sequence into memory
   kRestore,    // the last save into a sequence on the same cache; nothing when there is none
   kPath,       // how one sequence writes from now on: `count` is 0 direct, 1 legacy, 2 + L direct
-               // but refused at layer L
+               // but refused at layer L, modulo their number
 };
 inline constexpr size_t kEngineOpKinds = 12;
 

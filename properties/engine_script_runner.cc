@@ -80,7 +80,9 @@ class Runner {
       case EngineOpKind::kRestore:
         return Restore(s);
       case EngineOpKind::kPath:
-        state_.At(s).path = op.count;
+        // Scripts are cut down to models of fewer layers.
+        state_.At(s).path =
+            op.count < 2 ? op.count : 2 + (op.count - 2) % state_.model().config().num_layers;
         return;
     }
   }

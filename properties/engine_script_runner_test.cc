@@ -212,6 +212,20 @@ TEST(EngineScriptRunnerTest, F1_NothingButAWindowRemembersAFailedStep) {
   }
 }
 
+// What no generator makes and a person may write.
+TEST(EngineScriptRunnerTest, OddOperationsAreRefusedOrDoNothing) {
+  const EngineRun run = RunEngineScript(ParseEngineScript(
+      "engine tiny-mha-4x4-f32 cache=simple max=9\n"
+      "batch seq=\nprefill cuts=3,4096,2\nrollback to=2147483647\n"
+      "speculate n=4096 accept=4096\nfork seq=1 to=1\ncancel seq=0,0 cuts=1,1\n"
+      "path to=refuse1000\nprefill\ndecode n=2\nend seq=3\nrestore\nsave\nclear\nrestore\n",
+      ""));
+  EXPECT_FALSE(run.finding) << run.finding->what;
+  EXPECT_EQ(run.counts.steps, 3);
+  EXPECT_EQ(run.counts.classes[static_cast<size_t>(EngineClass::kOverflowRefused)], 2);
+  EXPECT_EQ(run.counts.classes[static_cast<size_t>(EngineClass::kRepeatedRefused)], 2);
+}
+
 // A batch fails for want of a block when the neighbour's window has already lost a row.
 TEST(EngineScriptRunnerTest, ANeighboursExhaustedPoolCostsAWindowItsRows) {
   const EngineRun run = RunEngineScript(ParseEngineScript(

@@ -18,9 +18,8 @@ struct Cancelled : std::runtime_error {
 std::unique_ptr<KvCache> OnPath(KvCache& cache, int32_t path) {
   if (path == 0) return nullptr;
   if (path == 1) return std::make_unique<UpdateOnlyCache>(cache);
-  const int32_t layer = (path - 2) % cache.geometry().num_layers;
   return std::make_unique<FaultyCache>(cache,
-                                       Plant{.kind = PlantKind::kRefuseReserve, .layer = layer});
+                                       Plant{.kind = PlantKind::kRefuseReserve, .layer = path - 2});
 }
 
 }  // namespace
