@@ -118,9 +118,13 @@ EngineSubject EngineOn(const ScriptSubject& subject);
 // Models are kept between runs; not for several threads at once.
 EngineRun RunEngineScript(const EngineScript& script, const EngineSubject& subject = {});
 
+// What running a script finds, however it is run: here, or in a process of its own.
+using EngineJudge = std::function<std::optional<EngineFinding>(const EngineScript&)>;
+
 // The script with every operation left out that the finding does not need, then with fewer and
 // shorter cuts, then with the plainest header. The clause of the finding stays the same.
-// REQUIRES: RunEngineScript finds something (LS_CHECK).
+// REQUIRES: the judge finds something (LS_CHECK).
+EngineScript ShrinkEngineScript(const EngineScript& script, const EngineJudge& judge);
 EngineScript ShrinkEngineScript(const EngineScript& script, const EngineSubject& subject = {});
 
 }  // namespace lockstep

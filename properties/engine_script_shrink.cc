@@ -12,9 +12,8 @@ namespace {
 
 class Shrinker {
  public:
-  Shrinker(const EngineScript& script, const EngineSubject& subject)
-      : subject_(subject), best_(script) {
-    const std::optional<EngineFinding> finding = RunEngineScript(best_, subject_).finding;
+  Shrinker(const EngineScript& script, const EngineJudge& judge) : judge_(judge), best_(script) {
+    const std::optional<EngineFinding> finding = judge_(best_);
     LS_CHECK(finding, "nothing to shrink: {} operations find nothing", script.ops.size());
     clause_ = finding->clause;
     best_.ops.resize(static_cast<size_t>(finding->op) + 1);
@@ -43,7 +42,7 @@ class Shrinker {
 
   // How many of the script's operations the same finding needs, at most; nullopt when it is gone.
   std::optional<size_t> Needed(const EngineScript& candidate) const {
-    const std::optional<EngineFinding> finding = RunEngineScript(candidate, subject_).finding;
+    const std::optional<EngineFinding> finding = judge_(candidate);
     if (!finding || finding->clause != clause_) return std::nullopt;
     return static_cast<size_t>(finding->op) + 1;
   }
@@ -121,15 +120,21 @@ class Shrinker {
            });
   }
 
-  const EngineSubject& subject_;
+  const EngineJudge& judge_;
   EngineScript best_;
   std::string clause_;
 };
 
 }  // namespace
 
+EngineScript ShrinkEngineScript(const EngineScript& script, const EngineJudge& judge) {
+  return Shrinker(script, judge).Shrink();
+}
+
 EngineScript ShrinkEngineScript(const EngineScript& script, const EngineSubject& subject) {
-  return Shrinker(script, subject).Shrink();
+  return ShrinkEngineScript(script, [&](const EngineScript& candidate) {
+    return RunEngineScript(candidate, subject).finding;
+  });
 }
 
 }  // namespace lockstep
