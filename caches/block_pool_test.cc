@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -57,6 +58,22 @@ TEST(BlockPoolTest, ShuffledOrderIsAPermutationAndRepeatable) {
     std::ranges::sort(sorted);
     for (int32_t i = 0; i < 16; ++i) EXPECT_EQ(sorted[static_cast<size_t>(i)], i);
   }
+}
+
+TEST(BlockPoolTest, EveryOrderIsReachedByASeed) {
+  std::set<std::vector<int32_t>> orders;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const auto pool = MakePool(3, seed);
+    orders.insert({pool->Take(), pool->Take(), pool->Take()});
+    // Six numbers fill their allocation, so an index past the end would read something else.
+    const auto full = MakePool(6, seed);
+    std::set<int32_t> taken;
+    for (int i = 0; i < 6; ++i) taken.insert(full->Take());
+    EXPECT_EQ(*taken.rbegin(), 5);
+    EXPECT_EQ(taken.size(), 6u);
+    EXPECT_THAT(full->Audit(), testing::IsEmpty()) << seed;
+  }
+  EXPECT_EQ(orders.size(), 6u);
 }
 
 TEST(BlockPoolTest, BlockIsFreeOnlyAfterItsLastHolder) {

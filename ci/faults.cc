@@ -28,6 +28,7 @@ struct Flags {
   std::string root = LOCKSTEP_SOURCE_DIR;
   std::string folder = LOCKSTEP_SOURCE_DIR "/build/faults";
   int32_t jobs = 2;
+  std::vector<std::string> checks;
   std::vector<std::string> only;
   std::string markdown;
   std::string json;
@@ -49,6 +50,7 @@ CampaignOptions OptionsFrom(const Flags& flags) {
        "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT, "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold",
        "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
   options.jobs = flags.jobs;
+  options.checks = flags.checks;
   options.on_result = [](const FaultResult& result) {
     fmt::print("{}\n", ResultLine(result));
     std::fflush(stdout);
@@ -59,21 +61,19 @@ CampaignOptions OptionsFrom(const Flags& flags) {
 
 // What is common to the end of both commands.
 ExitCode Finish(const Flags& flags, const CampaignResult& result, const Score& score,
-                std::string_view section, const std::string& command) {
+                std::string_view section, const std::string& command, const std::string& tables) {
   if (!result.baseline_failure.empty()) {
     fmt::print("INCONCLUSIVE: without any fault a check fails: {}\n", result.baseline_failure);
     return ExitCode::kInconclusive;
   }
-  const std::string text = ScoreText(score, result.seconds_of_suite);
+  const std::string text = ScoreText(score, result);
   fmt::print("\n{}repeat: {}\n", text, command);
   if (!flags.json.empty()) {
     const std::string json = ResultsJson(result.results);
     WriteWholeFile(flags.json, std::as_bytes(std::span(json)));
   }
   if (!flags.markdown.empty()) {
-    std::string page = fmt::format("```\n$ {}\n{}```\n\n", command, text);
-    if (section == "planted faults") page += TableMarkdown(ClassTable(result.results)) + "\n";
-    page += TableMarkdown(FaultTable(result.results));
+    const std::string page = fmt::format("```\n$ {}\n{}```\n\n{}", command, text, tables);
     ReplaceSectionOfFile(flags.markdown, section, page);
   }
   return score.all_caught() ? ExitCode::kHolds : ExitCode::kDifference;
@@ -95,7 +95,9 @@ ExitCode RunPlant(const Flags& flags) {
            std::ranges::count(flags.only, fault.class_name) == 0;
   });
   const CampaignResult result = RunCampaign(PlantAll(faults, flags.root), OptionsFrom(flags));
-  return Finish(flags, result, ScoreOf(result.results), "planted faults", command);
+  return Finish(
+      flags, result, ScoreOf(result.results), "planted faults", command,
+      TableMarkdown(ClassTable(result.results)) + "\n" + TableMarkdown(FaultTable(result.results)));
 }
 
 // Every source file of caches/, tests and examples aside.
@@ -148,18 +150,20 @@ ExitCode RunMutants(const Flags& flags) {
   }
   const std::vector<EquivalentMutant> equivalent = ReadEquivalentMutants(flags.catalogue());
   CampaignOptions options = OptionsFrom(flags);
-  options.asks_scripts = false;
+  options.asks_reference = options.asks_scripts = false;
   const CampaignResult result = RunCampaign(plantings, options);
   std::string command =
       fmt::format("ci/faults mutants --seed {} --count {}", flags.seed, flags.count);
   for (const std::string& file : flags.files) command += " --file " + file;
+  for (const std::string& check : flags.checks) command += " --check " + check;
   for (const FaultResult& r : result.results) {
     if (r.verdict != Verdict::kMissed && r.verdict != Verdict::kTimedOut) continue;
     const EquivalentMutant* known = FindEquivalent(r.fault, equivalent);
     fmt::print("\n{} {}: {}\n  {}\n", r.fault.name, VerdictName(r.verdict), r.fault.says,
                known == nullptr ? "not explained" : "equivalent: " + known->why);
   }
-  return Finish(flags, result, ScoreOfMutants(result.results, equivalent), "mutants", command);
+  return Finish(flags, result, ScoreOfMutants(result.results, equivalent), "mutants", command,
+                TableMarkdown(MutantTable(result.results, equivalent)));
 }
 
 ExitCode RunCheck(const Flags& flags) {
@@ -183,6 +187,7 @@ std::vector<Command> Commands() {
   const FlagList campaign = {
       {"--folder", "FOLDER", "for the copies and their builds, reused", &values->folder},
       {"--jobs", "N", "copies at the same time", IntTarget{&values->jobs, 1, 64}},
+      {"--check", "NAME", "a check of the suite, once for each (default: all)", &values->checks},
       {"--markdown", "FILE", "a page whose section is written anew", &values->markdown},
       {"--json-file", "FILE", "all results", &values->json}};
   const auto join = [](FlagList a, const FlagList& b, const FlagList& c) {

@@ -26,6 +26,10 @@ class Bench {
   // Builds everything and runs every check without a fault. The failing check, or nothing.
   std::string Baseline(std::vector<Check>* suite) {
     *suite = ReadSuite(workbench_.build_folder() + "/checks.txt");
+    for (const std::string& name : options_.checks) FindCheck(*suite, name);  // throws
+    std::erase_if(*suite, [&](const Check& check) {
+      return !options_.checks.empty() && std::ranges::count(options_.checks, check.name) == 0;
+    });
     Note("building without a fault");
     std::vector<std::string> targets;
     for (const Check& check : *suite) {
@@ -211,6 +215,7 @@ CampaignResult RunCampaign(const std::vector<Planting>& plantings, const Campaig
     benches.push_back(std::make_unique<Bench>(workbench, options));
   }
   CampaignResult result;
+  result.asked_reference = options.asks_reference;
   std::vector<Check> suite;
   result.baseline_failure = benches[0]->Baseline(&suite);
   if (!result.baseline_failure.empty()) return result;

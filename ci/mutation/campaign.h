@@ -45,6 +45,7 @@ std::vector<Planting> PlantAll(const std::vector<Fault>& faults, const std::stri
 struct CampaignOptions {
   WorkbenchOptions workbench;  // its folder gets one folder a job
   int jobs = 1;
+  std::vector<std::string> checks;  // of the suite; empty: all
   // A check hangs when it takes this and eight times what it takes without a fault.
   double seconds_of_patience = 15;
   bool asks_reference = true;  // also score the reference's suite
@@ -58,7 +59,8 @@ struct CampaignResult {
   // fails with one would mean anything.
   std::vector<FaultResult> results;
   std::string baseline_failure;  // which check, and what it printed
-  double seconds_of_suite = 0;   // all checks, one after the other, with no fault
+  bool asked_reference = false;
+  double seconds_of_suite = 0;  // all checks, one after the other, with no fault
 };
 
 CampaignResult RunCampaign(const std::vector<Planting>& plantings, const CampaignOptions& options);

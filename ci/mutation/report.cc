@@ -108,6 +108,20 @@ Table FaultTable(const std::vector<FaultResult>& results) {
   return table;
 }
 
+Table MutantTable(const std::vector<FaultResult>& results,
+                  const std::vector<EquivalentMutant>& equivalent) {
+  Table table{.header = {"mutant", "operator", "what changes", "verdict", "caught by"}};
+  for (const FaultResult& r : results) {
+    if (r.verdict == Verdict::kDoesNotBuild) continue;
+    std::string by = r.test.empty() ? r.check : fmt::format("{}: {}", r.check, r.test);
+    const EquivalentMutant* known = FindEquivalent(r.fault, equivalent);
+    if (r.verdict != Verdict::kCaught && known != nullptr) by = "equivalent: " + known->why;
+    table.rows.push_back(
+        {r.fault.name, r.fault.class_name, r.fault.says, std::string(VerdictName(r.verdict)), by});
+  }
+  return table;
+}
+
 Table ClassTable(const std::vector<FaultResult>& results) {
   Table table{.header = {"class", "faults", "caught", "by the reference's suite"}};
   for (const FaultClass& known : FaultClasses()) {
@@ -124,15 +138,17 @@ Table ClassTable(const std::vector<FaultResult>& results) {
   return table;
 }
 
-std::string ScoreText(const Score& score, double seconds_of_suite) {
+std::string ScoreText(const Score& score, const CampaignResult& campaign) {
   std::string text = fmt::format(
       "{} of {} caught ({}), {} timed out, {} do not build\n"
-      "the reference's suite catches {} ({})\n"
       "checks until caught: median {:.1f} s, longest {:.1f} s; the whole suite without a fault: "
       "{:.0f} s on one core\n",
       score.caught, score.total, Percent(score.caught, score.total), score.timed_out,
-      score.does_not_build, score.by_reference, Percent(score.by_reference, score.total),
-      score.seconds_median, score.seconds_max, seconds_of_suite);
+      score.does_not_build, score.seconds_median, score.seconds_max, campaign.seconds_of_suite);
+  if (campaign.asked_reference) {
+    text += fmt::format("the reference's suite catches {} ({})\n", score.by_reference,
+                        Percent(score.by_reference, score.total));
+  }
   if (score.equivalent > 0) {
     text += fmt::format("{} more are equivalent, see properties/faults/equivalent.toml\n",
                         score.equivalent);

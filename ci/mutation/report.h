@@ -40,8 +40,10 @@ const EquivalentMutant* FindEquivalent(const Fault& mutant,
                                        const std::vector<EquivalentMutant>& list);
 
 Table FaultTable(const std::vector<FaultResult>& results);
+Table MutantTable(const std::vector<FaultResult>& results,
+                  const std::vector<EquivalentMutant>& equivalent);
 Table ClassTable(const std::vector<FaultResult>& results);
-std::string ScoreText(const Score& score, double seconds_of_suite);
+std::string ScoreText(const Score& score, const CampaignResult& campaign);
 std::string ResultsJson(const std::vector<FaultResult>& results);
 
 }  // namespace lockstep::mutation
