@@ -151,22 +151,25 @@ float* BlockPool::mutable_values(int32_t block, int32_t layer) {
   return memory_.data() + layout_.values_offset(block, layer);
 }
 
-std::vector<std::string> BlockPool::Audit() const {
+std::vector<std::string> BlockPool::Audit() const { return AuditBooks(references_, free_); }
+
+std::vector<std::string> AuditBooks(std::span<const int32_t> references,
+                                    std::span<const int32_t> free) {
   std::vector<std::string> faults;
-  std::vector<int32_t> times_free(references_.size());
-  for (int32_t block : free_) {
-    if (block < 0 || block >= num_blocks()) {
-      faults.push_back(fmt::format("free list holds block {} of {}", block, num_blocks()));
+  std::vector<int32_t> times_free(references.size());
+  for (int32_t block : free) {
+    if (block < 0 || static_cast<size_t>(block) >= references.size()) {
+      faults.push_back(fmt::format("free list holds block {} of {}", block, references.size()));
       continue;
     }
     ++times_free[static_cast<size_t>(block)];
   }
-  for (size_t b = 0; b < references_.size(); ++b) {
-    if (references_[b] < 0) {
-      faults.push_back(fmt::format("block {} has {} references", b, references_[b]));
-    } else if ((references_[b] > 0 ? 0 : 1) != times_free[b]) {
+  for (size_t b = 0; b < references.size(); ++b) {
+    if (references[b] < 0) {
+      faults.push_back(fmt::format("block {} has {} references", b, references[b]));
+    } else if ((references[b] > 0 ? 0 : 1) != times_free[b]) {
       faults.push_back(fmt::format("block {} has {} references and is {} times in the free list", b,
-                                   references_[b], times_free[b]));
+                                   references[b], times_free[b]));
     }
   }
   return faults;

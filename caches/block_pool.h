@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -101,8 +102,7 @@ class BlockPool {
   float* mutable_keys(int32_t block, int32_t layer);
   float* mutable_values(int32_t block, int32_t layer);
 
-  // What is wrong with the pool's own books, one sentence each; empty when they balance: every
-  // block is either free, once, with no references, or used with at least one.
+  // AuditBooks of this pool.
   std::vector<std::string> Audit() const;
 
  private:
@@ -116,6 +116,11 @@ class BlockPool {
   std::optional<Random> shuffle_;
   bool poison_on_free_;
 };
+
+// What is wrong with a pool's books, one sentence each; empty when they balance: every block is
+// either free, once, with no references, or used with at least one. `references` by block.
+std::vector<std::string> AuditBooks(std::span<const int32_t> references,
+                                    std::span<const int32_t> free);
 
 }  // namespace lockstep
 

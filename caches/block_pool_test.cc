@@ -194,5 +194,22 @@ TEST(BlockPoolDeathTest, StopsAtWrongUseOfABlock) {
   EXPECT_DEATH(pool->mutable_values(0, 0), "block 0 has 2 references");
 }
 
+TEST(AuditBooksTest, SeesEveryWayNotToBalance) {
+  const auto faults = [](std::vector<int32_t> references, std::vector<int32_t> free) {
+    return AuditBooks(references, free);
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(faults({0, 2, 1, 0}, {3, 0}), testing::IsEmpty());
+  EXPECT_THAT(faults({1, 1}, {2}), ElementsAre("free list holds block 2 of 2"));
+  EXPECT_THAT(faults({1, 1}, {-1}), ElementsAre("free list holds block -1 of 2"));
+  EXPECT_THAT(faults({1, -1}, {}), ElementsAre("block 1 has -1 references"));
+  EXPECT_THAT(faults({0, 1}, {}),
+              ElementsAre("block 0 has 0 references and is 0 times in the free list"));
+  EXPECT_THAT(faults({0, 1}, {0, 0}),
+              ElementsAre("block 0 has 0 references and is 2 times in the free list"));
+  EXPECT_THAT(faults({0, 3}, {1, 0}),
+              ElementsAre("block 1 has 3 references and is 1 times in the free list"));
+}
+
 }  // namespace
 }  // namespace lockstep
