@@ -11,7 +11,18 @@ constexpr std::array<std::string_view, kPositionClasses> kNames = {
     "empty",           "append",        "rewrite",           "rewrite_append",     "gap",
     "crosses_block",   "ends_at_block", "ends_before_block", "begins_at_block",    "ends_at_max",
     "ends_before_max", "ends_past_max", "longer_than_max",   "longer_than_window", "duplicate",
-    "decreasing",      "strided",       "shuffled",          "negative",           "int32_limit"};
+    "decreasing",      "strided",       "shuffled",          "negative",           "int32_limit",
+    "sum_overflows"};
+
+// As int32 arithmetic has it: INT32_MIN comes after INT32_MAX.
+bool RunsOverInt32(std::span<const int32_t> positions) {
+  for (size_t i = 1; i < positions.size(); ++i) {
+    const auto expected = static_cast<uint32_t>(positions[0]) + static_cast<uint32_t>(i);
+    if (static_cast<uint32_t>(positions[i]) != expected) return false;
+  }
+  return positions[0] > 0 && int64_t{positions[0]} + static_cast<int64_t>(positions.size()) >
+                                 std::numeric_limits<int32_t>::max();
+}
 
 class Counter {
  public:
@@ -72,6 +83,7 @@ void CountPositionClasses(std::span<const int32_t> positions, const PositionCont
   counter.Add(PositionClass::kInt32Limit,
               *distinct.begin() == std::numeric_limits<int32_t>::min() ||
                   *distinct.rbegin() == std::numeric_limits<int32_t>::max());
+  counter.Add(PositionClass::kSumOverflows, RunsOverInt32(positions));
   counter.Add(PositionClass::kLongerThanMax, rows > context.max_length);
   counter.Add(PositionClass::kLongerThanWindow, context.window > 0 && rows > context.window);
   if (rows == 1 || (one_step && stride == 1)) {

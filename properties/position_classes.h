@@ -30,9 +30,10 @@ enum class PositionClass : uint8_t {
   kStrided,     // rising by one step of 2 or more
   kShuffled,    // both rising and falling, no duplicate
   kNegative,
-  kInt32Limit,  // INT32_MIN or INT32_MAX among them
+  kInt32Limit,    // INT32_MIN or INT32_MAX among them
+  kSumOverflows,  // contiguous, as int32 arithmetic has it, over or up to INT32_MAX
 };
-inline constexpr size_t kPositionClasses = 20;
+inline constexpr size_t kPositionClasses = 21;
 
 std::string_view PositionClassName(PositionClass position_class);  // "crosses_block", ...
 

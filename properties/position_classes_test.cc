@@ -45,7 +45,11 @@ TEST(PositionClassesTest, WhatIsNoRun) {
   EXPECT_EQ(ClassesOf({5, 4}), (Names{"decreasing"}));
   EXPECT_EQ(ClassesOf({1, 4, 7}), (Names{"strided"}));
   EXPECT_EQ(ClassesOf({1, 7, 4}), (Names{"decreasing", "shuffled"}));
-  EXPECT_EQ(ClassesOf({INT32_MAX, INT32_MIN}), (Names{"decreasing", "negative", "int32_limit"}));
+  EXPECT_EQ(ClassesOf({INT32_MAX, INT32_MIN}),
+            (Names{"decreasing", "negative", "int32_limit", "sum_overflows"}));
+  EXPECT_TRUE(ClassesOf({INT32_MAX - 1, INT32_MAX}).count("sum_overflows"));
+  EXPECT_TRUE(ClassesOf({INT32_MAX - 1, INT32_MAX, INT32_MIN}).count("sum_overflows"));
+  EXPECT_FALSE(ClassesOf({INT32_MAX - 2, INT32_MAX - 1}).count("sum_overflows"));
   EXPECT_EQ(ClassesOf({-1}), (Names{"negative"}));
 }
 

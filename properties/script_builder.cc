@@ -17,7 +17,8 @@ constexpr int32_t kMin = std::numeric_limits<int32_t>::min();
 // reservation was refused is not known here, and need not be.
 struct Belief {
   int32_t length = 0;
-  std::vector<std::vector<int32_t>> open;  // [num_layers], positions asked for and not committed
+  std::vector<std::vector<int32_t>> open;       // [num_layers], positions asked for, not committed
+  std::vector<std::vector<int32_t>> committed;  // [num_layers], committed last
 };
 
 class Builder {
@@ -52,6 +53,7 @@ class Builder {
   Belief NewBelief() const {
     Belief belief;
     belief.open.resize(static_cast<size_t>(script_.geometry.num_layers));
+    belief.committed.resize(belief.open.size());
     return belief;
   }
 
@@ -81,6 +83,14 @@ class Builder {
     return ScriptOpKind::kRead;
   }
 
+  // Two sequences write by turns.
+  void Interleave() {
+    for (int32_t turn = 0; turn < 3; ++turn) {
+      Add({.kind = ScriptOpKind::kSwitch, .target = turn % 2});
+      Add({ScriptOpKind::kUpdate, PickLayer(), PickPositions(), PickRows()});
+    }
+  }
+
   void Operate() {
     ScriptOp op;
     op.kind = PickKind();
@@ -107,6 +117,7 @@ class Builder {
         break;
       case ScriptOpKind::kSwitch:
         op.target = choose_.Between(0, kMaxSequences - 1);
+        if (sequences_.size() > 1 && choose_.OneIn(3)) Interleave();
         break;
       case ScriptOpKind::kRead:
         op.layer = PickLayer();
@@ -145,6 +156,7 @@ class Builder {
             belief.length = std::max(belief.length, p + 1);
           }
         }
+        if (op.kind == ScriptOpKind::kCommit) belief.committed[layer] = op.positions;
         belief.open[layer].clear();
         break;
       case ScriptOpKind::kAbandon:
@@ -193,6 +205,9 @@ class Builder {
   ScriptOp PickCommit() {
     const int32_t layer = OpenLayer();
     std::vector<int32_t> positions = current().open[static_cast<size_t>(layer)];
+    if (choose_.OneIn(10)) {  // once more
+      return {ScriptOpKind::kCommit, layer, current().committed[static_cast<size_t>(layer)]};
+    }
     if (positions.empty() || choose_.OneIn(8))
       return {ScriptOpKind::kCommit, PickLayer(), PickPositions()};
     if (choose_.OneIn(8)) positions.pop_back();
@@ -260,6 +275,7 @@ class Builder {
       case 3:  // runs over the ends of int32
         return choose_.OneIn(2) ? Strided(-1, 2, 1) : std::vector<int32_t>{kMax, kMin};
       case 4:
+        if (choose_.OneIn(2)) return {kMax - 1, kMax, kMin};
         return Strided(kMax - 1, 2, 1);
       case 5:
         return Strided(AnyPosition(), count, -1);

@@ -16,6 +16,7 @@ ScriptCounts& ScriptCounts::operator+=(const ScriptCounts& other) {
   rows_compared += other.rows_compared;
   allocations_failed += other.allocations_failed;
   for (size_t i = 0; i < kPositionClasses; ++i) positions[i] += other.positions[i];
+  for (size_t i = 0; i < kOperationClasses; ++i) sequences[i] += other.sequences[i];
   return *this;
 }
 

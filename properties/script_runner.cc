@@ -32,11 +32,14 @@ class Runner : private runner::Stage {
 
   ScriptRun Run(int32_t first_compared = 0) {
     for (size_t i = 0; i < script_.ops.size() && !run_.finding; ++i) {
+      const ScriptOp& op = script_.ops[i];
       op_ = static_cast<int32_t>(i);
       rule_ = {.sequence = current().id};
       outcome_ = Outcome::kDone;
       if (probe_ != nullptr) probe_->Before(sequences_);
-      Operate(script_.ops[i]);
+      const OperationContext context = ContextOf(op);
+      Operate(op);
+      classes_.Count(op, outcome_, context, &run_.counts.sequences);
       if (probe_ != nullptr) Take(probe_->After(kind(), outcome_, rule_, sequences_));
       if (op_ >= first_compared) Compare();
       ++run_.counts.operations;
@@ -46,6 +49,18 @@ class Runner : private runner::Stage {
   }
 
  private:
+  OperationContext ContextOf(const ScriptOp& op) {
+    OperationContext context{.sequence = current().id, .length = 0, .open = {}, .any_open = false};
+    for (size_t layer = 0; layer < current().open.size(); ++layer) {
+      const std::vector<int32_t>& open = current().open[layer].positions;
+      context.any_open = context.any_open || !open.empty();
+      if (static_cast<int32_t>(layer) != op.layer) continue;
+      context.open = open;
+      context.length = current().model->length(op.layer);
+    }
+    return context;
+  }
+
   void Operate(const ScriptOp& op) {
     switch (op.kind) {
       case ScriptOpKind::kUpdate:
@@ -215,6 +230,7 @@ class Runner : private runner::Stage {
   }
 
   void Fork() {
+    outcome_ = Outcome::kRefused;
     if (one_sequence() || !subject_.forks || sequences_.size() >= kMaxSequences) return;
     std::array<std::unique_ptr<KvCache>, 2> forks;
     const Outcome outcome = Both(current(), [&](KvCache& cache, size_t side) {
@@ -235,7 +251,9 @@ class Runner : private runner::Stage {
   }
 
   void End() {
+    outcome_ = Outcome::kRefused;
     if (sequences_.size() == 1) return;
+    outcome_ = Outcome::kDone;
     sequences_.erase(sequences_.begin() + static_cast<std::ptrdiff_t>(current_));
     MayWriteFrom(0);
     current_ = 0;
@@ -260,6 +278,7 @@ class Runner : private runner::Stage {
   }
 
   void Restore() {
+    outcome_ = Outcome::kRefused;
     if (!saved_) return;
     const Outcome outcome = CallSubject([&] {
       StateReader reader(saved_->file, "script");
@@ -270,6 +289,7 @@ class Runner : private runner::Stage {
       return Find("S1", fmt::format("a restore of its own save: {}", OutcomeName(outcome)));
     }
     ++run_.counts.restored;
+    outcome_ = Outcome::kDone;
     rule_.kind = WriteRule::Kind::kSequence;
     current().model = saved_->model->Fork();
     current().unspecified = saved_->unspecified;
@@ -288,6 +308,7 @@ class Runner : private runner::Stage {
   }
 
   std::optional<Saved> saved_;
+  OperationClassCounter classes_;
 };
 
 }  // namespace

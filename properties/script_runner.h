@@ -13,6 +13,7 @@
 
 #include "caches/kv_cache.h"
 #include "oracle/model_cache.h"
+#include "properties/operation_classes.h"
 #include "properties/position_classes.h"
 #include "properties/script.h"
 
@@ -40,6 +41,7 @@ struct ScriptCounts {
   int64_t rows_compared = 0;
   int64_t allocations_failed = 0;  // on request, see failing_run.h
   PositionClassCounts positions = {};
+  OperationClassCounts sequences = {};
 
   ScriptCounts& operator+=(const ScriptCounts& other);
 };
@@ -68,10 +70,12 @@ ScriptRun RunScript(const CacheScript& script, const ScriptSubject& subject);
 using ScriptJudge = std::function<std::optional<ScriptFinding>(const CacheScript&)>;
 
 // The script with every operation left out that the finding does not need (ddmin: Zeller,
-// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002), then with
-// shorter position lists. The clause of the finding stays the same.
+// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002), then one
+// of SimplerScripts after another until none of them finds anything any more or `tries_max` scripts
+// were judged (a judge may need a process for each). The clause of the finding stays the same.
 // REQUIRES: the judge finds something (LS_CHECK).
-CacheScript ShrinkScript(const CacheScript& script, const ScriptJudge& judge);
+CacheScript ShrinkScript(const CacheScript& script, const ScriptJudge& judge,
+                         int64_t tries_max = 200);
 CacheScript ShrinkScript(const CacheScript& script, const ScriptSubject& subject);
 
 }  // namespace lockstep

@@ -1,14 +1,20 @@
 #include <algorithm>
+#include <stdexcept>
 
 #include "caches/check.h"
+#include "caches/error.h"
 #include "properties/script_runner.h"
+#include "properties/simpler_scripts.h"
 
 namespace lockstep {
 namespace {
 
+constexpr int64_t kTriesHere = 20000;  // of a subject in this process
+
 class Shrinker {
  public:
-  Shrinker(const CacheScript& script, const ScriptJudge& judge) : judge_(judge), best_(script) {
+  Shrinker(const CacheScript& script, const ScriptJudge& judge, int64_t tries_max)
+      : judge_(judge), best_(script), tries_max_(tries_max) {
     const std::optional<ScriptFinding> finding = judge_(best_);
     LS_CHECK(finding, "nothing to shrink: {} operations find nothing", script.ops.size());
     clause_ = finding->clause;
@@ -16,31 +22,42 @@ class Shrinker {
   }
 
   CacheScript Shrink() {
-    size_t before;
-    do {
-      before = Size();
-      RemoveOperations();
-      ShortenPositions();
-    } while (Size() < before);
+    RemoveOperations();
+    // A script that hangs costs its time limit at every try: fewer operations have to do.
+    if (clause_ == "hang") return std::move(best_);
+    while (tries_ < tries_max_ && TakeSimpler()) {
+    }
     return std::move(best_);
   }
 
  private:
-  size_t Size() const {
-    size_t size = best_.ops.size();
-    for (const ScriptOp& op : best_.ops) size += op.positions.size();
-    return size;
-  }
-
   // What comes after the finding plays no part.
   void CutAfter(int32_t op) { best_.ops.resize(static_cast<size_t>(op) + 1); }
 
-  bool Try(CacheScript candidate) {
-    const std::optional<ScriptFinding> finding = judge_(candidate);
+  // Nothing for a geometry that the subject cannot have.
+  std::optional<ScriptFinding> Judge(const CacheScript& candidate) {
+    try {
+      return judge_(candidate);
+    } catch (const Error&) {
+      return std::nullopt;
+    } catch (const std::invalid_argument&) {
+      return std::nullopt;
+    }
+  }
+
+  bool Try(const CacheScript& candidate) {
+    ++tries_;
+    const std::optional<ScriptFinding> finding = Judge(candidate);
     if (!finding || finding->clause != clause_) return false;
-    best_ = std::move(candidate);
+    best_ = candidate;
     CutAfter(finding->op);
     return true;
+  }
+
+  bool TakeSimpler() {
+    const std::vector<CacheScript> simpler = SimplerScripts(best_);
+    return std::ranges::any_of(
+        simpler, [this](const CacheScript& s) { return tries_ < tries_max_ && Try(s); });
   }
 
   // Chunks of falling size, from the end: later operations are the likeliest to be needless.
@@ -51,23 +68,8 @@ class Shrinker {
         CacheScript candidate = best_;
         candidate.ops.erase(candidate.ops.begin() + static_cast<std::ptrdiff_t>(begin),
                             candidate.ops.begin() + static_cast<std::ptrdiff_t>(end));
-        const bool removed = !candidate.ops.empty() && Try(std::move(candidate));
+        const bool removed = !candidate.ops.empty() && Try(candidate);
         end = std::min(removed ? best_.ops.size() : begin, begin);
-      }
-    }
-  }
-
-  void ShortenPositions() {
-    for (size_t i = 0; i < best_.ops.size(); ++i) {
-      while (i < best_.ops.size() && best_.ops[i].positions.size() > 1) {
-        CacheScript candidate = best_;
-        candidate.ops[i].positions.pop_back();
-        if (!Try(std::move(candidate))) break;
-      }
-      while (i < best_.ops.size() && best_.ops[i].positions.size() > 1) {
-        CacheScript candidate = best_;
-        candidate.ops[i].positions.erase(candidate.ops[i].positions.begin());
-        if (!Try(std::move(candidate))) break;
       }
     }
   }
@@ -75,17 +77,20 @@ class Shrinker {
   const ScriptJudge& judge_;
   CacheScript best_;
   std::string clause_;
+  int64_t tries_ = 0;
+  int64_t tries_max_;
 };
 
 }  // namespace
 
-CacheScript ShrinkScript(const CacheScript& script, const ScriptJudge& judge) {
-  return Shrinker(script, judge).Shrink();
+CacheScript ShrinkScript(const CacheScript& script, const ScriptJudge& judge, int64_t tries_max) {
+  return Shrinker(script, judge, tries_max).Shrink();
 }
 
 CacheScript ShrinkScript(const CacheScript& script, const ScriptSubject& subject) {
   return ShrinkScript(
-      script, [&](const CacheScript& candidate) { return RunScript(candidate, subject).finding; });
+      script, [&](const CacheScript& candidate) { return RunScript(candidate, subject).finding; },
+      kTriesHere);
 }
 
 }  // namespace lockstep
