@@ -104,7 +104,7 @@ std::string FirstClause(Careless careless, AfterFailure after) {
   subject.make = [make = subject.make, careless](const CacheScript& script) {
     return std::make_unique<CarelessCache>(make(script), careless);
   };
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  for (uint64_t seed = 1; seed <= 3000; ++seed) {
     const CacheScript script = GenerateScript("simple", seed, kOperations);
     const ScriptRun run = RunScriptFailing(script, subject, after, kFail);
     if (run.finding) return run.finding->clause;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "caches/cache_file.h"
+#include "caches/memory_watch.h"
 #include "properties/runner/run.h"
 #include "properties/runner/stage.h"
 
@@ -24,6 +25,18 @@ struct Saved {
   std::vector<std::byte> file;
   std::unique_ptr<KvCache> model;
   std::vector<std::set<int32_t>> unspecified;
+};
+
+// Memory that no row was written to has a content all the same, so that a subject which shows it
+// does so in every run: what the heap left there would come and go.
+class DefinedMemory {
+ public:
+  DefinedMemory() {
+    if (MemoryWatch::Current() == nullptr) watch_.emplace(MemoryWatchOptions{});
+  }
+
+ private:
+  std::optional<MemoryWatch> watch_;
 };
 
 class Runner : private runner::Stage {
@@ -320,10 +333,12 @@ ScriptRun runner::RunWithProbe(const CacheScript& script, const ScriptSubject& s
 
 ScriptRun runner::RunComparingFrom(const CacheScript& script, const ScriptSubject& subject,
                                    int32_t first) {
+  const DefinedMemory defined;
   return Runner(script, subject, nullptr).Run(first);
 }
 
 ScriptRun RunScript(const CacheScript& script, const ScriptSubject& subject) {
+  const DefinedMemory defined;
   return Runner(script, subject, nullptr).Run();
 }
 

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <memory>
 #include <string>
 
+#include "caches/aligned_buffer.h"
 #include "caches/registry.h"
 #include "oracle/faulty_cache.h"
 #include "properties/script_builder.h"
@@ -149,6 +151,19 @@ TEST(ScriptShrinkTest, PlantsAreFoundAndNineOfTenShrinkToSixOperations) {
   RecordProperty("shrunk", fmt::format("{} of {} to at most 6 operations", small, plants));
   EXPECT_GE(plants, 49);
   EXPECT_GE(10 * small, 9 * plants) << small << " of " << plants;
+}
+
+// A finding that depends on what the heap left in fresh memory could be neither shrunk nor
+// replayed.
+TEST(ScriptDeterminismTest, FreshMemoryOfASubjectHasAContent) {
+  ScriptSubject subject = RegisteredSubject("simple");
+  bool poisons = false;
+  subject.make = [&](const CacheScript& script) {
+    poisons = PoisonsNewMemory();
+    return RegisteredSubject("simple").make(script);
+  };
+  EXPECT_FALSE(RunScript(GenerateScript("simple", 1, 5), subject).finding);
+  EXPECT_TRUE(poisons);
 }
 
 TEST(ScriptShrinkTest, KeepsOnlyWhatTheFindingNeeds) {
