@@ -224,7 +224,8 @@ TEST_P(TraceOfTest, RopeFollowsTheHeadNorms) {
       [](const LayerWeights& w) -> const auto& { return w.k_norm; });
 }
 
-// The first rope.dimension_count elements of each head turn with the position, the others never.
+// The first rope.dimension_count elements of each head turn with the position, by the angles of a
+// rotation of so many, the others never.
 TEST(TraceRopeTest, OnlyTheRotaryPartTurns) {
   EditableImage image(PresetModel("tiny-untied-4x2-q8_0")->file());
   image.metadata["llama.rope.dimension_count"] = uint64_t{12};
@@ -241,6 +242,14 @@ TEST(TraceRopeTest, OnlyTheRotaryPartTurns) {
       const bool rotary = i % 32 < 12;
       EXPECT_EQ(plain.rows[i] == turned.rows[i], !rotary || position == 0) << i;
     }
+    const RopeTable rope(12, model->config().rope_theta, 3);
+    std::vector<float> expected = plain.rows;
+    for (int32_t p = 0; p < 3; ++p) {
+      SelectKernels().rope_interleaved(expected.data() + p * plain.width,
+                                       static_cast<int32_t>(plain.width / 32), 32, 12,
+                                       rope.cos(p).data(), rope.sin(p).data());
+    }
+    EXPECT_EQ(Bits(turned.rows), Bits(expected));
   }
 }
 
