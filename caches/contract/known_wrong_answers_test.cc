@@ -175,6 +175,8 @@ TEST(KnownWrongLayoutTest, OffsetsOverflow32Bits) {
   EXPECT_EQ(layout.Offset(0, (1 << 18) - 1), int64_t{2147475456});
   EXPECT_EQ(layout.Offset(1, 0), int64_t{2147483648});
   EXPECT_EQ(layout.Offset(3, 5), int64_t{6442491904});
+  const RowLayout longer = MakeRowLayout(/*rows=*/1 << 20, /*row_stride=*/8192, /*alignment=*/16);
+  EXPECT_EQ(longer.Offset(0, (1 << 20) - 1), int64_t{8589926400});
 }
 
 // A cache of more than 2^31 elements, of which only the pages that are touched exist.

@@ -219,6 +219,8 @@ TEST_P(UpdateTest, U7_RefusesAGeometryWhoseSizeOverflows) {
   EXPECT_THROW(make({kMax, kMax, even, kMax}), std::invalid_argument);
   EXPECT_THROW(make({1, kMax, even, kMax}), std::invalid_argument);
   EXPECT_THROW(make({kMax, 1, even, kMax}), std::invalid_argument);
+  EXPECT_THROW(make({1 << 16, 1 << 16, 1 << 16, 1 << 16}), std::invalid_argument) << "2^64 is 0";
+  EXPECT_THROW(make({1 << 16, 1 << 16, 1 << 16, 3 << 16}), std::invalid_argument);
   for (int32_t bad : {0, -1, kMin}) {
     EXPECT_THROW(make({bad, 3, 32, 8}), std::invalid_argument);
     EXPECT_THROW(make({3, bad, 32, 8}), std::invalid_argument);
