@@ -8,37 +8,56 @@
 #include <string>
 #include <vector>
 
+#include "caches/error.h"
 #include "caches/kv_cache.h"
 #include "caches/plugin.h"
 
 namespace lockstep {
 
+// A plug-in answered what no cache may answer: a fault found in it.
+class PluginError : public Error {
+ public:
+  using Error::Error;
+};
+
 class PluginLibrary {
  public:
-  // Throws Error when the library cannot be loaded, lacks the symbol, is of another ABI version or
+  // Throws Error when the library cannot be loaded, lacks the symbol, is of a later ABI version or
   // has a function missing; the message says which.
   static std::shared_ptr<const PluginLibrary> Load(const std::string& path);
-  // A table that is linked in, for tests. The same checks.
-  static std::shared_ptr<const PluginLibrary> FromTable(const lockstep_kv_plugin* table);
+  // A table that is linked in. The same checks. The library that `of` was loaded from, if any,
+  // stays loaded and is what handle() gives.
+  static std::shared_ptr<const PluginLibrary> FromTable(
+      const lockstep_kv_plugin* table, std::shared_ptr<const PluginLibrary> of = nullptr);
   ~PluginLibrary();
   PluginLibrary(const PluginLibrary&) = delete;
   PluginLibrary& operator=(const PluginLibrary&) = delete;
 
-  const lockstep_kv_plugin& table() const { return *table_; }
-  bool grants_slots() const { return (table_->features & LOCKSTEP_KV_GRANTS_SLOTS) != 0; }
-  bool forks() const { return (table_->features & LOCKSTEP_KV_FORKS) != 0; }
+  // As this version of the ABI has it: what the plug-in's own version lacks is NULL, and flags that
+  // it did not have are unset.
+  const lockstep_kv_plugin& table() const { return table_; }
+  bool has(uint32_t feature) const { return (table_.features & feature) != 0; }
+  bool grants_slots() const { return has(LOCKSTEP_KV_GRANTS_SLOTS); }
+  bool forks() const { return has(LOCKSTEP_KV_FORKS); }
+  bool saves() const { return has(LOCKSTEP_KV_SAVES); }
+  bool counts_blocks() const { return has(LOCKSTEP_KV_COUNTS_BLOCKS); }
+
+  void* handle() const;  // of dlopen; nullptr for a table that is linked in
 
  private:
   PluginLibrary() = default;
-  void Check(const std::string& where) const;
+  void Take(const lockstep_kv_plugin* table, const std::string& where);
 
   void* handle_ = nullptr;
-  const lockstep_kv_plugin* table_ = nullptr;
+  std::shared_ptr<const PluginLibrary> of_;
+  lockstep_kv_plugin table_ = {};
 };
 
 // Reading copies rows out of the plug-in into memory of this object, so unlike other caches it
-// must not be read from two threads at once. A plug-in has no storage digest and no state to save:
-// StorageDigest is DigestOfCache, SaveState and LoadState throw std::logic_error.
+// must not be read from two threads at once. A plug-in has no storage digest: StorageDigest is
+// DigestOfCache. SaveState and LoadState throw std::logic_error when it declares no saves.
+// What no cache may answer (an exception through the border, a status or length without meaning) is
+// a PluginError that says so.
 class PluginCache final : public KvCache {
  public:
   // std::invalid_argument when the plug-in does not make a cache of this geometry.
@@ -65,6 +84,9 @@ class PluginCache final : public KvCache {
   Digest StorageDigest() const override;
   void SaveState(StateWriter* writer) const override;
   void LoadState(StateReader* reader) override;
+
+  // Nothing when the plug-in does not count them [B3].
+  std::optional<int32_t> used_blocks() const;
 
  private:
   PluginCache(std::shared_ptr<const PluginLibrary> library, const KvGeometry& geometry,

@@ -9,6 +9,7 @@
 
 #include "caches/error.h"
 #include "caches/paged_kv_cache.h"
+#include "caches/plugin_cache.h"
 #include "caches/quantized_kv_cache.h"
 #include "caches/simple_kv_cache.h"
 
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::string_view kKnownForms =
     "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, f16, "
-    "q8_0 and q4_0 (paged/16, quantized/q8_0+q4_0/w4)";
+    "q8_0 and q4_0 (paged/16, quantized/q8_0+q4_0/w4), plugin:LIBRARY with a shared library that "
+    "implements caches/plugin.h (plugin:./libcache.so)";
 
 CacheSpec Simple() {
   return {.name = "simple",
@@ -72,6 +74,29 @@ CacheSpec Quantized(const QuantizedKind& kind) {
       .key_type = kind.keys,
       .value_type = kind.values,
       .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values)};
+}
+
+// What a plug-in cannot hold is no mistake in how lockstep calls it.
+std::unique_ptr<KvCache> MakePlugin(const std::shared_ptr<const PluginLibrary>& plugin,
+                                    const KvGeometry& geometry) {
+  try {
+    return std::make_unique<PluginCache>(plugin, geometry);
+  } catch (const std::invalid_argument& e) {
+    throw Error({"cache", e.what(), "choose another model or another cache"});
+  }
+}
+
+CacheSpec Plugin(const std::string& path) {
+  const std::shared_ptr<const PluginLibrary> plugin = PluginLibrary::Load(path);
+  const lockstep_kv_plugin& table = plugin->table();
+  return {.name = "plugin:" + path,
+          .make = [plugin](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+            return MakePlugin(plugin, options.geometry);
+          },
+          .grants_host_slots = plugin->grants_slots(),
+          .block_size = table.block_size,
+          .head_dim_multiple = table.head_dim_multiple,
+          .plugin = plugin};
 }
 
 // A decimal number without sign or leading zero, so that every kind has one name.
@@ -138,12 +163,17 @@ CacheSpec ParseCacheSpec(std::string_view name) {
   if (const auto rest = After("quantized/", name)) {
     if (const auto kind = ParseQuantized(*rest)) return Quantized(*kind);
   }
+  if (const auto path = After("plugin:", name)) return Plugin(std::string(*path));
   throw Error({.where = fmt::format("cache '{}'", name),
                .what = "is of no known form",
                .remedy = fmt::format("use one of: {}", kKnownForms)});
 }
 
 std::optional<BlockCounts> BlockCountsOf(const KvCache& cache) {
+  if (const auto* plugin = dynamic_cast<const PluginCache*>(&cache)) {
+    const std::optional<int32_t> used = plugin->used_blocks();
+    return used ? std::optional(BlockCounts{.used_blocks = *used}) : std::nullopt;
+  }
   const auto* paged = dynamic_cast<const PagedKvCache*>(&cache);
   if (paged == nullptr) return std::nullopt;
   const BlockPool& pool = paged->pool();

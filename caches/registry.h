@@ -16,6 +16,8 @@
 
 namespace lockstep {
 
+class PluginLibrary;
+
 struct CacheOptions {
   KvGeometry geometry;
   // Paged caches: their pool holds enough blocks for so many sequences of max_length positions,
@@ -27,7 +29,8 @@ struct CacheOptions {
 
 // One cache kind with its parameters, and the facts that a test needs to know what to expect.
 struct CacheSpec {
-  std::string name;  // as KvCache::name() prints it, and as ParseCacheSpec reads it
+  std::string
+      name;  // as ParseCacheSpec reads it, and, plug-ins apart, as KvCache::name() prints it
   std::function<std::unique_ptr<KvCache>(const CacheOptions&)> make;
   bool grants_host_slots = false;  // false: TryReserveSlot always refuses [R3]
   int32_t block_size = 0;          // positions; 0: runs of any length are in one piece
@@ -35,16 +38,19 @@ struct CacheSpec {
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
   int32_t head_dim_multiple = 1;  // head_dim must be a multiple of this [Q4]
+  std::shared_ptr<const PluginLibrary> plugin = nullptr;  // of "plugin:LIBRARY" alone
 };
 
 // Every kind that the contract's tests run over, in a fixed order.
 std::span<const CacheSpec> AllCaches();
 
 // The kind with that name, with any parameters, not only those that AllCaches lists.
-// Error for a name of no known form; the message lists the forms.
+// "plugin:LIBRARY" loads a shared library that implements caches/plugin.h.
+// Error for a name of no known form; the message lists the forms. Error of PluginLibrary::Load.
 CacheSpec ParseCacheSpec(std::string_view name);
 
-// What the pool behind a cache says. Nothing for caches without blocks.
+// What the pool behind a cache says; a plug-in tells its used blocks alone. Nothing for caches
+// without blocks.
 struct BlockCounts {
   int32_t free_blocks = 0;
   int32_t used_blocks = 0;

@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <numeric>
+#include <optional>
 
+#include "caches/error.h"
 #include "caches/random.h"
 #include "engine/model.h"
 #include "engine/synthetic.h"
 #include "oracle/decorators.h"
 #include "oracle/driver.h"
 #include "oracle/model_cache.h"
+#include "properties/conform_clauses.h"
 #include "properties/isolated_run.h"
+#include "properties/plugin_border.h"
 #include "properties/script_builder.h"
 
 namespace lockstep {
@@ -22,42 +25,19 @@ namespace {
 
 using Verdict = ClauseResult::Verdict;
 
-struct ClauseInfo {
-  std::string_view clause;
-  int32_t level;
-  std::string_view summary;
-};
+constexpr int32_t kBatch = 64;         // scripts a process
+constexpr int32_t kHangsMax = 4;       // then it is no use
+constexpr int32_t kHangAgainMs = 250;  // a script takes a few; the whole time proves only the first
+constexpr int32_t kAbnormalEndsMax = 3;  // of one check, that other clauses report
 
-// What scripts can judge, in the order of the contract.
-constexpr std::array<ClauseInfo, 20> kClauses = {{
-    {"V1", 1, "a view shows the layer's length and no more"},
-    {"V2", 1, "gap rows read as zero"},
-    {"V3", 1, "reading changes nothing"},
-    {"U2", 1, "overwrite by position, in input order"},
-    {"U4", 0, "what an update refuses"},
-    {"U5", 1, "the length never shrinks by an update"},
-    {"R1", 0, "a bad layer throws before anything else"},
-    {"R2", 0, "which runs are granted, and nothing changes by a refusal"},
-    {"R3", 0, "a cache without slots refuses every run"},
-    {"R4", 1, "a slot has memory for its rows"},
-    {"R5", 1, "a slot is invisible until its commit"},
-    {"R7", 3, "a slot is exclusively owned"},
-    {"C1", 1, "a commit publishes its reservation"},
-    {"C2", 0, "a commit without its reservation"},
-    {"C3", 1, "reserve, write and commit equal update"},
-    {"B1", 0, "rollback shrinks, and refuses lengths outside"},
-    {"B2", 1, "what is rolled back is gone"},
-    {"B4", 3, "forks are independent"},
-    {"X1", 1, "equal rows hash equally"},
-    {"logits", 2, "the engine gives the model cache's bits on both write paths"},
-}};
-
-// What crossed the process border: a finding as text.
-std::string FindingText(const ScriptFinding& finding) {
-  return fmt::format("{}\n{}\n{}", finding.op, finding.clause, finding.what);
+// What crosses the process border: a finding as text.
+std::string FindingText(const std::optional<ScriptFinding>& finding) {
+  if (!finding) return "";
+  return fmt::format("{}\n{}\n{}", finding->op, finding->clause, finding->what);
 }
 
-ScriptFinding ParseFinding(const std::string& text) {
+std::optional<ScriptFinding> ParseFinding(const std::string& text) {
+  if (text.empty()) return std::nullopt;
   const size_t first = text.find('\n');
   const size_t second = text.find('\n', first + 1);
   ScriptFinding finding;
@@ -67,75 +47,168 @@ ScriptFinding ParseFinding(const std::string& text) {
   return finding;
 }
 
-// A commit that had to be refused is two different mistakes: past the end, and out of nothing.
-std::string CaseOf(const CacheScript& script, const ScriptFinding& finding) {
-  if (finding.clause != "C2") return finding.clause;
-  const ScriptOp& op = script.ops[static_cast<size_t>(finding.op)];
-  const bool past =
-      std::ranges::any_of(op.positions, [&](int32_t p) { return p >= script.geometry.max_length; });
-  return past ? "C2, past max_length" : "C2";
+std::string_view ClauseOf(const IsolatedEnd& end) {
+  if (end.kind == IsolatedEnd::Kind::kTimeout) return "hang";
+  if (end.kind == IsolatedEnd::Kind::kThrew) return "border";
+  return end.kind == IsolatedEnd::Kind::kExit ? "exit" : "crash";
+}
+
+bool IsAbnormal(std::string_view clause) {
+  return clause == "hang" || clause == "exit" || clause == "crash";
+}
+
+// A name that the first line of a script can hold.
+std::string ScriptName(std::string_view plugin) {
+  std::string name = fmt::format("plugin({})", plugin);
+  for (char& c : name) {
+    if (c <= ' ' || c == '#' || c == '=' || c > '~') c = '_';
+  }
+  return name;
 }
 
 class Kit {
  public:
   explicit Kit(const ConformOptions& options)
       : options_(options),
-        subject_(PluginSubject(options.plugin)),
-        target_({.name = fmt::format("plugin({})", options.plugin->table().name),
+        target_({.name = ScriptName(options.plugin->table().name),
                  .block_size = options.plugin->table().block_size,
                  .head_dim_multiple = options.plugin->table().head_dim_multiple,
-                 .limits_pool = false}) {}
+                 .limits_pool = false}) {
+    judge_ = [subject = PluginSubject(options.plugin)](const CacheScript& script) {
+      std::optional<ScriptFinding> finding = RunScript(script, subject).finding;
+      if (finding) finding->clause = ConformCaseOf(script, *finding);
+      return finding;
+    };
+  }
 
   ConformResult Run() {
     Random random(options_.seed);
-    for (int32_t i = 0; i < options_.scripts; ++i) {
-      if (options_.on_script) options_.on_script(i);
-      RunOne(GenerateScript(target_, random.Next(), options_.operations));
-      ++result_.scripts;
+    std::vector<CacheScript> scripts;
+    const int32_t count = options_.checks.empty() ? options_.scripts : 0;
+    for (int32_t i = 0; i < count; ++i) {
+      scripts.push_back(GenerateScript(target_, random.Next(), options_.operations));
     }
-    if (options_.level >= 2) RunEngine();
-    return Conclude();
+    RunAll(scripts, "scripts", [this](const CacheScript& script, const ScriptFinding& finding) {
+      Keep(script, finding, judge_);
+      return true;
+    });
+    if (options_.level >= 2 && !gave_up() && options_.checks.empty()) RunEngine();
+    AddContract();
+    AddHostile();
+    result_.conforms = std::ranges::none_of(result_.clauses, [](const ClauseResult& r) {
+      return r.verdict == Verdict::kFail || (r.verdict == Verdict::kNotRun && !r.what.empty());
+    });
+    return std::move(result_);
   }
 
  private:
-  std::optional<ScriptFinding> Judge(const CacheScript& script) const {
-    const IsolatedResult run = RunIsolated(
-        [&]() -> std::string {
-          const auto finding = RunScript(script, subject_).finding;
-          return finding ? FindingText(*finding) : "";
-        },
-        options_.seconds_max);
-    const auto last = static_cast<int32_t>(script.ops.size()) - 1;
-    if (run.end == IsolatedResult::End::kSignal) {
-      return ScriptFinding{last, "crash", "the plug-in ended by " + SignalName(run.signal)};
-    }
-    if (run.end == IsolatedResult::End::kTimeout) {
-      return ScriptFinding{last, "hang",
-                           fmt::format("the plug-in did not return in {} s", options_.seconds_max)};
-    }
-    if (run.output.empty()) return std::nullopt;
+  bool gave_up() const { return hangs_ >= kHangsMax; }
+  int32_t ms_max() const { return hangs_ == 0 ? options_.ms_max : HangAgainMs(); }
+  int32_t HangAgainMs() const { return std::min(options_.ms_max, kHangAgainMs); }
+
+  static ScriptFinding AbnormalFinding(const CacheScript& script, const IsolatedEnd& end) {
+    return {static_cast<int32_t>(script.ops.size()) - 1, std::string(ClauseOf(end)),
+            "the plug-in " + end.Text()};
+  }
+
+  // One script in a process of its own.
+  static std::optional<ScriptFinding> JudgeAlone(const CacheScript& script,
+                                                 const ScriptJudge& judge, int32_t ms) {
+    const IsolatedResult run = RunIsolated([&] { return FindingText(judge(script)); }, ms);
+    if (run.end.kind != IsolatedEnd::Kind::kReturned) return AbnormalFinding(script, run.end);
     return ParseFinding(run.output);
   }
 
-  // The finding as far as it counts at this level, with the case it belongs to as its clause.
-  std::optional<ScriptFinding> JudgeCase(const CacheScript& script) const {
-    std::optional<ScriptFinding> finding = Judge(script);
-    if (finding) finding->clause = CaseOf(script, *finding);
-    return finding;
+  using OnFinding = std::function<bool(const CacheScript&, const ScriptFinding&)>;
+
+  void RunAll(const std::vector<CacheScript>& scripts, std::string_view what,
+              const OnFinding& on_finding) {
+    RunAll(scripts, what, judge_, on_finding);
   }
 
-  void RunOne(const CacheScript& script) {
-    const std::optional<ScriptFinding> finding = JudgeCase(script);
-    if (!finding || failures_.count(finding->clause) != 0) return;
-    const CacheScript shrunk =
-        ShrinkScript(script, [this](const CacheScript& candidate) { return JudgeCase(candidate); });
-    const std::optional<ScriptFinding> smallest = JudgeCase(shrunk);
-    failures_[finding->clause] = {smallest ? smallest->what : finding->what, shrunk};
+  // Many scripts a process; the one that ends it is judged again alone, and the rest goes on in the
+  // next. Stops when `on_finding` says so.
+  void RunAll(const std::vector<CacheScript>& scripts, std::string_view what,
+              const ScriptJudge& judge, const OnFinding& on_finding) {
+    for (size_t begin = 0; begin < scripts.size() && !gave_up();) {
+      const auto count = static_cast<int32_t>(std::min<size_t>(kBatch, scripts.size() - begin));
+      const IsolatedBatch batch = RunIsolatedBatch(
+          count,
+          [&](int32_t i) { return FindingText(judge(scripts[begin + static_cast<size_t>(i)])); },
+          ms_max());
+      for (const std::string& output : batch.outputs) {
+        const CacheScript& script = scripts[begin++];
+        ++result_.scripts;
+        const auto finding = ParseFinding(output);
+        if (finding && !on_finding(script, *finding)) return;
+      }
+      Report(what, begin, scripts.size());
+      if (batch.end.kind == IsolatedEnd::Kind::kReturned) continue;
+      const CacheScript& script = scripts[std::min(begin++, scripts.size() - 1)];
+      ++result_.scripts;
+      ScriptFinding finding = AbnormalFinding(script, batch.end);
+      const bool known = failures_.count(finding.clause) != 0;
+      const auto alone = known ? finding : JudgeAlone(script, judge, ms_max());
+      if (alone) finding = *alone;
+      if (!alone) finding.what += ", in a process that had run other scripts before";
+      hangs_ += finding.clause == "hang" ? 1 : 0;
+      if (!on_finding(script, finding)) return;
+    }
+  }
+
+  void Report(std::string_view what, size_t done, size_t total) const {
+    if (!options_.on_progress) return;
+    options_.on_progress(what, static_cast<int64_t>(done), static_cast<int64_t>(total));
+  }
+
+  // The smallest script with a finding of the same clause. In one process when no candidate ends
+  // it.
+  CacheScript Shrink(const CacheScript& script, const ScriptFinding& finding,
+                     const ScriptJudge& judge) const {
+    const int32_t ms = finding.clause == "hang" ? HangAgainMs() : options_.ms_max;
+    const auto alone = [&](const CacheScript& candidate) {
+      return JudgeAlone(candidate, judge, ms);
+    };
+    const auto shows_it = [&](const CacheScript& candidate) {
+      const auto again = alone(candidate);
+      return again && again->clause == finding.clause;
+    };
+    if (!shows_it(script)) return script;  // not by itself
+    if (!IsAbnormal(finding.clause)) {
+      const IsolatedResult run =
+          RunIsolated([&] { return ScriptText(ShrinkScript(script, judge)); }, 4 * options_.ms_max);
+      if (run.end.kind == IsolatedEnd::Kind::kReturned) {
+        CacheScript shrunk = ParseScript(run.output, "shrunk script");
+        if (shows_it(shrunk)) return shrunk;
+      }
+    }
+    return ShrinkScript(script, alone);
+  }
+
+  struct Failure {
+    std::string what;
+    CacheScript script;
+  };
+
+  // Shrunk, with what its script says.
+  Failure Smallest(const CacheScript& script, const ScriptFinding& finding,
+                   const ScriptJudge& judge) const {
+    CacheScript shrunk = Shrink(script, finding, judge);
+    const auto again = JudgeAlone(shrunk, judge, ms_max());
+    return {again ? again->what : finding.what, std::move(shrunk)};
+  }
+
+  // The first of each clause counts.
+  void Keep(const CacheScript& script, const ScriptFinding& finding, const ScriptJudge& judge) {
+    if (failures_.count(finding.clause) == 0) {
+      failures_[finding.clause] = Smallest(script, finding, judge);
+    }
   }
 
   // The direct path against the legacy path, then the legacy path against the model cache.
   std::string EngineDifference() const {
-    const auto model = Model::Load(MakeSyntheticModel(SyntheticPreset("tiny-gqa-9x3-q8_0"), 1));
+    const std::string_view preset = "tiny-gqa-9x3-q8_0";
+    const auto model = Model::Load(MakeSyntheticModel(SyntheticPreset(preset), 1));
     DriverOptions driver;
     driver.model = model;
     driver.prompt.resize(6);
@@ -157,82 +230,148 @@ class Kit {
   }
 
   void RunEngine() {
+    Report("logits", 0, 1);
     const IsolatedResult run =
-        RunIsolated([this] { return EngineDifference(); }, 10 * options_.seconds_max);
-    std::string what = run.output;
-    if (run.end == IsolatedResult::End::kSignal) what = "ended by " + SignalName(run.signal);
-    if (run.end == IsolatedResult::End::kTimeout) what = "did not return";
+        RunIsolated([this] { return EngineDifference(); }, 10 * options_.ms_max);
+    const bool returned = run.end.kind == IsolatedEnd::Kind::kReturned;
+    const std::string what = returned ? run.output : "the engine on the plug-in " + run.end.Text();
     if (!what.empty()) failures_["logits"] = {what, {}};
   }
 
-  Verdict VerdictOf(const ClauseInfo& info) const {
-    const bool slots = options_.plugin->grants_slots();
-    if (info.level > options_.level) return Verdict::kNotRun;
-    if (info.level == 3 && !options_.plugin->forks()) return Verdict::kUnsupported;
-    const std::string_view clause = info.clause;
-    const bool needs_slots = clause == "R2" || clause == "R4" || clause == "R5" || clause == "R7" ||
-                             clause == "C1" || clause == "C3";
-    if (needs_slots && !slots) return Verdict::kUnsupported;
-    if (clause == "R3" && slots) return Verdict::kUnsupported;
-    return Verdict::kPass;
-  }
+  // ---- Level 4 -----------------------------------------------------------------------------
 
-  ConformResult Conclude() {
-    for (const ClauseInfo& info : kClauses) {
-      ClauseResult result{std::string(info.clause), info.level, std::string(info.summary)};
-      result.verdict = VerdictOf(info);
-      AddFailure(&result);
-      result_.clauses.push_back(std::move(result));
+  // The first case that finds something, or does not return.
+  std::optional<Failure> RunCases(const HostileCheck& check) {
+    Report(check.clause, 0, check.cases.size());
+    const IsolatedBatch batch = RunIsolatedBatch(
+        static_cast<int32_t>(check.cases.size()),
+        [&](int32_t i) { return check.cases[static_cast<size_t>(i)].run(); }, ms_max());
+    for (const std::string& output : batch.outputs) {
+      if (!output.empty()) return Failure{output, {}};
     }
-    // What has no line of its own yet: cases of a clause, crashes, hangs, other clauses.
-    for (const auto& [name, failure] : failures_) {
-      if (failure.listed) continue;
-      ClauseResult result{name, 0, "", Verdict::kFail, failure.what, failure.script};
-      result_.clauses.push_back(std::move(result));
+    if (batch.end.kind == IsolatedEnd::Kind::kReturned) return std::nullopt;
+    const size_t at = std::min(batch.outputs.size(), check.cases.size() - 1);
+    return Failure{check.cases[at].name + ": the plug-in " + batch.end.Text(), {}};
+  }
+
+  // What a check finds, if anything.
+  std::optional<Failure> RunCheck(const HostileCheck& check) {
+    if (!check.cases.empty()) return RunCases(check);
+    std::optional<Failure> failure;
+    int32_t ended = 0;
+    RunAll(check.scripts, check.clause, check.judge,
+           [&](const CacheScript& script, const ScriptFinding& finding) {
+             const bool at_border = finding.what.find(kBorderWords) != std::string::npos;
+             const auto plain = IsAbnormal(finding.clause) && !at_border
+                                    ? JudgeAlone(script, judge_, ms_max())
+                                    : std::nullopt;
+             if (plain && IsAbnormal(plain->clause)) {  // no matter of this check
+               KeepHostile(script, *plain);
+               return ++ended < kAbnormalEndsMax;
+             }
+             failure = Smallest(script, finding, check.judge);
+             return false;
+           });
+    if (!failure && ended > 0) stopped_ = true;
+    return failure;
+  }
+
+  // Found while another check ran: the line of its own clause is there already.
+  void KeepHostile(const CacheScript& script, const ScriptFinding& finding) {
+    const auto line = std::ranges::find(result_.clauses, finding.clause, &ClauseResult::clause);
+    if (line == result_.clauses.end() || line->verdict == Verdict::kFail) return;
+    const Failure failure = Smallest(script, finding, judge_);
+    line->verdict = Verdict::kFail;
+    line->what = failure.what;
+    line->script = failure.script;
+  }
+
+  bool IsWanted(const std::string& check) const {
+    return options_.checks.empty() || std::ranges::count(options_.checks, check) > 0;
+  }
+
+  void AddHostile() {
+    const HostileOptions options = {.plugin = options_.plugin,
+                                    .target = target_,
+                                    .seed = options_.seed,
+                                    .scripts = options_.hostile_scripts,
+                                    .operations = options_.operations};
+    for (const HostileCheck& check : HostileChecks(options)) {
+      ClauseResult line{std::string(check.clause), 4, std::string(check.summary)};
+      stopped_ = false;
+      if (options_.level < 4 || !IsWanted(line.clause)) {
+        line.verdict = Verdict::kNotRun;
+      } else if (check.unsupported) {
+        line.verdict = Verdict::kUnsupported;
+      } else if (const auto failure = gave_up() ? std::nullopt : RunCheck(check)) {
+        line.verdict = Verdict::kFail;
+        line.what = failure->what;
+        line.script = failure->script;
+      } else {
+        Passed(&line, stopped_);
+      }
+      result_.clauses.push_back(std::move(line));
     }
-    result_.conforms = std::ranges::none_of(
-        result_.clauses, [](const ClauseResult& r) { return r.verdict == Verdict::kFail; });
-    return std::move(result_);
   }
 
-  void AddFailure(ClauseResult* result) {
-    const auto found = failures_.find(result->clause);
-    if (found == failures_.end()) return;
-    found->second.listed = true;
-    if (result->verdict == Verdict::kNotRun) return;
-    result->verdict = Verdict::kFail;
-    result->what = found->second.what;
-    result->script = found->second.script;
+  // A clause is proved by scripts that ran.
+  void Passed(ClauseResult* line, bool stopped) const {
+    line->verdict = gave_up() || stopped ? Verdict::kNotRun : Verdict::kPass;
+    if (line->verdict == Verdict::kNotRun) line->what = "the plug-in hangs or ends too often";
   }
 
-  struct Failure {
-    std::string what;
-    CacheScript script;
-    bool listed = false;
-  };
+  // ---- Levels 0 to 3 -----------------------------------------------------------------------
+
+  void AddContract() {
+    for (const ConformClause& clause : ConformClauses()) {
+      ClauseResult line{std::string(clause.clause), clause.level, std::string(clause.summary)};
+      const auto failure = failures_.find(line.clause);
+      if (clause.level > options_.level) {
+        line.verdict = Verdict::kNotRun;
+      } else if (failure != failures_.end()) {
+        line.verdict = Verdict::kFail;
+        line.what = failure->second.what;
+        line.script = failure->second.script;
+      } else if (!options_.checks.empty()) {
+        line.verdict = Verdict::kNotRun;
+      } else if (!ConformDeclares(*options_.plugin, line.clause)) {
+        line.verdict = Verdict::kUnsupported;
+      } else {
+        Passed(&line, false);
+      }
+      if (failure != failures_.end()) failures_.erase(failure);
+      result_.clauses.push_back(std::move(line));
+    }
+    for (const auto& [clause, failure] : failures_) {  // no clause may be lost
+      result_.clauses.push_back({clause, 0, "", Verdict::kFail, failure.what, failure.script});
+    }
+  }
 
   const ConformOptions& options_;
-  ScriptSubject subject_;
   ScriptTarget target_;
+  ScriptJudge judge_;                        // of levels 0 to 3
   std::map<std::string, Failure> failures_;  // by clause or case
+  int32_t hangs_ = 0;
+  bool stopped_ = false;  // the check that runs, by abnormal ends
   ConformResult result_;
 };
 
 }  // namespace
 
-ScriptSubject PluginSubject(std::shared_ptr<const PluginLibrary> plugin) {
-  ScriptSubject subject;
-  subject.make = [plugin](const CacheScript& script) {
-    return std::make_unique<PluginCache>(plugin, script.geometry);
-  };
-  subject.model.block_size = plugin->table().block_size;
-  subject.model.refuses_host_slots = !plugin->grants_slots();
-  subject.forks = plugin->forks();
-  subject.saves = false;
-  subject.compares_storage = false;
-  return subject;
-}
-
 ConformResult Conform(const ConformOptions& options) { return Kit(options).Run(); }
+
+std::string LoadFault(const std::string& path, int32_t ms_max) {
+  const IsolatedResult run = RunIsolated(
+      [&]() -> std::string {
+        try {
+          PluginLibrary::Load(path);
+        } catch (const Error&) {
+        }
+        return "";
+      },
+      ms_max);
+  return run.end.kind == IsolatedEnd::Kind::kReturned ? ""
+                                                      : "loading the plug-in " + run.end.Text();
+}
 
 }  // namespace lockstep

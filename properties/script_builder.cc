@@ -333,7 +333,8 @@ uint32_t ByteChooser::Below(uint32_t bound) {
 
 ScriptTarget RegisteredTarget(std::string_view cache) {
   const CacheSpec spec = ParseCacheSpec(cache);
-  return {spec.name, spec.block_size, spec.head_dim_multiple};
+  // The pool of a plug-in is its own.
+  return {spec.name, spec.block_size, spec.head_dim_multiple, spec.plugin == nullptr};
 }
 
 CacheScript BuildScript(const ScriptTarget& target, Chooser& choose) {

@@ -9,6 +9,7 @@
 
 #include "caches/cache_file.h"
 #include "caches/memory_watch.h"
+#include "caches/plugin_cache.h"
 #include "properties/runner/run.h"
 #include "properties/runner/stage.h"
 
@@ -47,14 +48,14 @@ class Runner : private runner::Stage {
     for (size_t i = 0; i < script_.ops.size() && !run_.finding; ++i) {
       const ScriptOp& op = script_.ops[i];
       op_ = static_cast<int32_t>(i);
-      rule_ = {.sequence = current().id};
-      outcome_ = Outcome::kDone;
-      if (probe_ != nullptr) probe_->Before(sequences_);
-      const OperationContext context = ContextOf(op);
-      Operate(op);
-      classes_.Count(op, outcome_, context, &run_.counts.sequences);
-      if (probe_ != nullptr) Take(probe_->After(kind(), outcome_, rule_, sequences_));
-      if (op_ >= first_compared) Compare();
+      try {
+        Step(op);
+        if (op_ >= first_compared) Compare();
+      } catch (const PluginError& e) {
+        Find("border", e.parts().what);
+      } catch (const std::exception& e) {  // what may throw is called by OutcomeOf
+        Find("V1", fmt::format("reading throws: {}", e.what()));
+      }
       ++run_.counts.operations;
     }
     run_.counts.rows_compared = comparer_.rows_compared();
@@ -62,6 +63,16 @@ class Runner : private runner::Stage {
   }
 
  private:
+  void Step(const ScriptOp& op) {
+    rule_ = {.sequence = current().id};
+    outcome_ = Outcome::kDone;
+    if (probe_ != nullptr) probe_->Before(sequences_);
+    const OperationContext context = ContextOf(op);
+    Operate(op);
+    classes_.Count(op, outcome_, context, &run_.counts.sequences);
+    if (probe_ != nullptr) Take(probe_->After(kind(), outcome_, rule_, sequences_));
+  }
+
   OperationContext ContextOf(const ScriptOp& op) {
     OperationContext context{.sequence = current().id, .length = 0, .open = {}, .any_open = false};
     for (size_t layer = 0; layer < current().open.size(); ++layer) {

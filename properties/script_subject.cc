@@ -3,6 +3,7 @@
 #include "caches/block_pool.h"
 #include "caches/paged_kv_cache.h"
 #include "caches/registry.h"
+#include "properties/hostile_checks.h"
 #include "properties/script_runner.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ std::unique_ptr<KvCache> MakeOnSmallPool(const CacheScript& script, int32_t bloc
 
 ScriptSubject RegisteredSubject(std::string_view cache) {
   const CacheSpec spec = ParseCacheSpec(cache);
+  if (spec.plugin != nullptr) return PluginSubject(spec.plugin);
   ScriptSubject subject;
   subject.make = [spec](const CacheScript& script) {
     if (script.blocks > 0 && spec.block_size > 0) return MakeOnSmallPool(script, spec.block_size);

@@ -15,29 +15,29 @@ typedef struct cache {
   lockstep_kv_geometry geometry;
   size_t stride;        /* elements of a row */
   float *keys, *values; /* [num_layers, max_length, stride] */
-  layer *layers;        /* [num_layers] */
+  layer* layers;        /* [num_layers] */
 } cache;
 
-static size_t rows_of(const cache *c) {
+static size_t rows_of(const cache* c) {
   return (size_t)c->geometry.num_layers * (size_t)c->geometry.max_length;
 }
 
-static float *row(const cache *c, float *base, int32_t at, int32_t position) {
+static float* row(const cache* c, float* base, int32_t at, int32_t position) {
   return base + ((size_t)at * (size_t)c->geometry.max_length + (size_t)position) * c->stride;
 }
 
-static int has_layer(const cache *c, int32_t at) { return at >= 0 && at < c->geometry.num_layers; }
+static int has_layer(const cache* c, int32_t at) { return at >= 0 && at < c->geometry.num_layers; }
 
-static void destroy(void *self) {
-  cache *c = self;
+static void destroy(void* self) {
+  cache* c = self;
   free(c->keys);
   free(c->values);
   free(c->layers);
   free(c);
 }
 
-static void *create(const lockstep_kv_geometry *g) {
-  cache *c;
+static void* create(const lockstep_kv_geometry* g) {
+  cache* c;
   if (g->num_layers < 1 || g->num_kv_heads < 1 || g->head_dim < 1 || g->max_length < 1) return NULL;
   c = calloc(1, sizeof *c);
   if (c == NULL) return NULL;
@@ -53,14 +53,14 @@ static void *create(const lockstep_kv_geometry *g) {
   return c;
 }
 
-static int32_t length(const void *self, int32_t at) {
-  const cache *c = self;
+static int32_t length(const void* self, int32_t at) {
+  const cache* c = self;
   return has_layer(c, at) ? c->layers[at].length : -1;
 }
 
-static lockstep_kv_status read_row(const void *self, int32_t at, int32_t position, float *keys,
-                                   float *values) {
-  const cache *c = self;
+static lockstep_kv_status read_row(const void* self, int32_t at, int32_t position, float* keys,
+                                   float* values) {
+  const cache* c = self;
   if (!has_layer(c, at) || position < 0 || position >= c->layers[at].length) {
     return LOCKSTEP_KV_OUT_OF_RANGE;
   }
@@ -70,7 +70,7 @@ static lockstep_kv_status read_row(const void *self, int32_t at, int32_t positio
 }
 
 /* V2: rows between the length and `end` come into being as zeros. */
-static void zero_gap(cache *c, int32_t at, int32_t end) {
+static void zero_gap(cache* c, int32_t at, int32_t end) {
   int32_t p;
   for (p = c->layers[at].length; p < end; ++p) {
     memset(row(c, c->keys, at, p), 0, c->stride * sizeof(float));
@@ -78,9 +78,9 @@ static void zero_gap(cache *c, int32_t at, int32_t end) {
   }
 }
 
-static lockstep_kv_status update(void *self, int32_t at, const int32_t *positions, int32_t n,
-                                 const float *keys, const float *values) {
-  cache *c = self;
+static lockstep_kv_status update(void* self, int32_t at, const int32_t* positions, int32_t n,
+                                 const float* keys, const float* values) {
+  cache* c = self;
   int32_t i, end = 0;
   if (!has_layer(c, at)) return LOCKSTEP_KV_OUT_OF_RANGE;
   for (i = 0; i < n; ++i) { /* U1: everything is looked at before anything is written */
@@ -100,7 +100,7 @@ static lockstep_kv_status update(void *self, int32_t at, const int32_t *position
 }
 
 /* R2: not empty, contiguous, inside [0, max_length). The order keeps every sum inside int32. */
-static int is_run(const cache *c, const int32_t *positions, int32_t n) {
+static int is_run(const cache* c, const int32_t* positions, int32_t n) {
   int32_t i;
   if (n < 1 || positions[0] < 0 || positions[0] >= c->geometry.max_length) return 0;
   if (n > c->geometry.max_length - positions[0]) return 0;
@@ -110,9 +110,9 @@ static int is_run(const cache *c, const int32_t *positions, int32_t n) {
   return 1;
 }
 
-static lockstep_kv_status try_reserve_slot(void *self, int32_t at, const int32_t *positions,
-                                           int32_t n, float **keys, float **values) {
-  cache *c = self;
+static lockstep_kv_status try_reserve_slot(void* self, int32_t at, const int32_t* positions,
+                                           int32_t n, float** keys, float** values) {
+  cache* c = self;
   if (!has_layer(c, at)) return LOCKSTEP_KV_OUT_OF_RANGE;
   if (!is_run(c, positions, n)) return LOCKSTEP_KV_REFUSED;
   c->layers[at].first = positions[0];
@@ -122,9 +122,9 @@ static lockstep_kv_status try_reserve_slot(void *self, int32_t at, const int32_t
   return LOCKSTEP_KV_OK;
 }
 
-static lockstep_kv_status commit_slot(void *self, int32_t at, const int32_t *positions, int32_t n) {
-  cache *c = self;
-  layer *l;
+static lockstep_kv_status commit_slot(void* self, int32_t at, const int32_t* positions, int32_t n) {
+  cache* c = self;
+  layer* l;
   int32_t i;
   if (!has_layer(c, at)) return LOCKSTEP_KV_OUT_OF_RANGE;
   l = &c->layers[at];
@@ -140,8 +140,8 @@ static lockstep_kv_status commit_slot(void *self, int32_t at, const int32_t *pos
   return LOCKSTEP_KV_OK;
 }
 
-static lockstep_kv_status rollback(void *self, int32_t to) {
-  cache *c = self;
+static lockstep_kv_status rollback(void* self, int32_t to) {
+  cache* c = self;
   int32_t at, longest = 0;
   for (at = 0; at < c->geometry.num_layers; ++at) {
     if (c->layers[at].length > longest) longest = c->layers[at].length;
@@ -154,11 +154,11 @@ static lockstep_kv_status rollback(void *self, int32_t to) {
   return LOCKSTEP_KV_OK;
 }
 
-static void clear(void *self) { rollback(self, 0); }
+static void clear(void* self) { rollback(self, 0); }
 
-static void *fork_cache(void *self) {
-  cache *c = self;
-  cache *copy = create(&c->geometry);
+static void* fork_cache(void* self) {
+  cache* c = self;
+  cache* copy = create(&c->geometry);
   int32_t at;
   if (copy == NULL) return NULL;
   memcpy(copy->keys, c->keys, rows_of(c) * c->stride * sizeof(float));
@@ -170,15 +170,22 @@ static void *fork_cache(void *self) {
   return copy;
 }
 
-const lockstep_kv_plugin *lockstep_kv_plugin_v1(void) {
+const lockstep_kv_plugin* lockstep_kv_plugin_v1(void) {
   static const lockstep_kv_plugin table = {
-      LOCKSTEP_KV_ABI_VERSION, LOCKSTEP_KV_GRANTS_SLOTS | LOCKSTEP_KV_FORKS,
-      "contiguous",            0,
-      1,                       create,
-      destroy,                 length,
-      read_row,                update,
-      try_reserve_slot,        commit_slot,
-      rollback,                clear,
-      fork_cache};
+      .abi_version = LOCKSTEP_KV_ABI_VERSION,
+      .features = LOCKSTEP_KV_GRANTS_SLOTS | LOCKSTEP_KV_FORKS | LOCKSTEP_KV_CONCURRENT_FORKS,
+      .name = "contiguous",
+      .block_size = 0, /* any run is in one piece */
+      .head_dim_multiple = 1,
+      .create = create,
+      .destroy = destroy,
+      .length = length,
+      .read_row = read_row,
+      .update = update,
+      .try_reserve_slot = try_reserve_slot,
+      .commit_slot = commit_slot,
+      .rollback = rollback,
+      .clear = clear,
+      .fork = fork_cache};
   return &table;
 }

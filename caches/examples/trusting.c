@@ -1,5 +1,5 @@
-/* A plug-in that trusts its caller: blocks of 4 positions, a short write path, and the mistakes that
- * such caches are published with. `lockstep conform` names each of them:
+/* A plug-in that trusts its caller: blocks of 4 positions, a short write path, and the mistakes
+ * that such caches are published with. `lockstep conform` names each of them:
  *   - a commit moves the length without looking at the reservation or at max_length;
  *   - an update sets the length to its last position, also when that is below the old length;
  *   - a gap shows whatever the memory held;
@@ -15,19 +15,19 @@ typedef struct cache {
   lockstep_kv_geometry geometry;
   size_t stride;
   int32_t num_blocks, next_free; /* blocks are taken in order and never given back */
-  int32_t *table;                /* [num_blocks], the block of each run of 4 positions, -1: none */
+  int32_t* table;                /* [num_blocks], the block of each run of 4 positions, -1: none */
   int32_t pending, pending_at;   /* a reserved block that no commit has put into the table */
-  int32_t *lengths;              /* [num_layers] */
+  int32_t* lengths;              /* [num_layers] */
   float *keys, *values;          /* [num_blocks, num_layers, kBlock, stride] */
 } cache;
 
-static float *row(const cache *c, float *base, int32_t block, int32_t layer, int32_t position) {
+static float* row(const cache* c, float* base, int32_t block, int32_t layer, int32_t position) {
   const size_t plane = (size_t)block * (size_t)c->geometry.num_layers + (size_t)layer;
   return base + (plane * kBlock + (size_t)(position % kBlock)) * c->stride;
 }
 
-static void destroy(void *self) {
-  cache *c = self;
+static void destroy(void* self) {
+  cache* c = self;
   free(c->table);
   free(c->lengths);
   free(c->keys);
@@ -35,8 +35,8 @@ static void destroy(void *self) {
   free(c);
 }
 
-static void *create(const lockstep_kv_geometry *g) {
-  cache *c;
+static void* create(const lockstep_kv_geometry* g) {
+  cache* c;
   size_t elements, i;
   if (g->num_layers < 1 || g->num_kv_heads < 1 || g->head_dim < 1 || g->max_length < 1) return NULL;
   c = calloc(1, sizeof *c);
@@ -59,14 +59,14 @@ static void *create(const lockstep_kv_geometry *g) {
   return c;
 }
 
-static int32_t length(const void *self, int32_t layer) {
-  const cache *c = self;
+static int32_t length(const void* self, int32_t layer) {
+  const cache* c = self;
   return layer >= 0 && layer < c->geometry.num_layers ? c->lengths[layer] : -1;
 }
 
-static lockstep_kv_status read_row(const void *self, int32_t layer, int32_t position, float *keys,
-                                   float *values) {
-  const cache *c = self;
+static lockstep_kv_status read_row(const void* self, int32_t layer, int32_t position, float* keys,
+                                   float* values) {
+  const cache* c = self;
   const int32_t at = position / kBlock;
   size_t i;
   if (position < 0 || position >= length(self, layer)) return LOCKSTEP_KV_OUT_OF_RANGE;
@@ -79,13 +79,11 @@ static lockstep_kv_status read_row(const void *self, int32_t layer, int32_t posi
   return LOCKSTEP_KV_OK;
 }
 
-static int32_t take_block(cache *c) {
-  return c->next_free < c->num_blocks ? c->next_free++ : -1;
-}
+static int32_t take_block(cache* c) { return c->next_free < c->num_blocks ? c->next_free++ : -1; }
 
-static lockstep_kv_status update(void *self, int32_t layer, const int32_t *positions, int32_t n,
-                                 const float *keys, const float *values) {
-  cache *c = self;
+static lockstep_kv_status update(void* self, int32_t layer, const int32_t* positions, int32_t n,
+                                 const float* keys, const float* values) {
+  cache* c = self;
   int32_t i;
   if (layer < 0 || layer >= c->geometry.num_layers) return LOCKSTEP_KV_OUT_OF_RANGE;
   for (i = 0; i < n; ++i) {
@@ -104,9 +102,9 @@ static lockstep_kv_status update(void *self, int32_t layer, const int32_t *posit
   return LOCKSTEP_KV_OK;
 }
 
-static lockstep_kv_status try_reserve_slot(void *self, int32_t layer, const int32_t *positions,
-                                           int32_t n, float **keys, float **values) {
-  cache *c = self;
+static lockstep_kv_status try_reserve_slot(void* self, int32_t layer, const int32_t* positions,
+                                           int32_t n, float** keys, float** values) {
+  cache* c = self;
   int32_t i, at;
   if (layer < 0 || layer >= c->geometry.num_layers) return LOCKSTEP_KV_OUT_OF_RANGE;
   if (n < 1 || n > kBlock || positions[0] < 0 || positions[0] > c->geometry.max_length - n) {
@@ -125,9 +123,9 @@ static lockstep_kv_status try_reserve_slot(void *self, int32_t layer, const int3
   return LOCKSTEP_KV_OK;
 }
 
-static lockstep_kv_status commit_slot(void *self, int32_t layer, const int32_t *positions,
+static lockstep_kv_status commit_slot(void* self, int32_t layer, const int32_t* positions,
                                       int32_t n) {
-  cache *c = self;
+  cache* c = self;
   if (layer < 0 || layer >= c->geometry.num_layers) return LOCKSTEP_KV_OUT_OF_RANGE;
   if (n == 0 || positions[n - 1] < 0 || positions[n - 1] == INT32_MAX) return LOCKSTEP_KV_OK;
   if (c->pending >= 0) c->table[c->pending_at] = c->pending;
@@ -136,8 +134,8 @@ static lockstep_kv_status commit_slot(void *self, int32_t layer, const int32_t *
   return LOCKSTEP_KV_OK;
 }
 
-static lockstep_kv_status rollback(void *self, int32_t to) {
-  cache *c = self;
+static lockstep_kv_status rollback(void* self, int32_t to) {
+  cache* c = self;
   int32_t layer, longest = 0;
   for (layer = 0; layer < c->geometry.num_layers; ++layer) {
     if (c->lengths[layer] > longest) longest = c->lengths[layer];
@@ -150,29 +148,28 @@ static lockstep_kv_status rollback(void *self, int32_t to) {
   return LOCKSTEP_KV_OK;
 }
 
-static void clear(void *self) {
-  cache *c = self;
+static void clear(void* self) {
+  cache* c = self;
   int32_t i;
   rollback(c, 0);
   for (i = 0; i < c->num_blocks; ++i) c->table[i] = -1;
   c->next_free = 0;
 }
 
-const lockstep_kv_plugin *lockstep_kv_plugin_v1(void) {
-  static const lockstep_kv_plugin table = {LOCKSTEP_KV_ABI_VERSION,
-                                           LOCKSTEP_KV_GRANTS_SLOTS,
-                                           "trusting",
-                                           kBlock,
-                                           1,
-                                           create,
-                                           destroy,
-                                           length,
-                                           read_row,
-                                           update,
-                                           try_reserve_slot,
-                                           commit_slot,
-                                           rollback,
-                                           clear,
-                                           NULL};
+const lockstep_kv_plugin* lockstep_kv_plugin_v1(void) {
+  static const lockstep_kv_plugin table = {.abi_version = LOCKSTEP_KV_ABI_VERSION,
+                                           .features = LOCKSTEP_KV_GRANTS_SLOTS,
+                                           .name = "trusting",
+                                           .block_size = kBlock,
+                                           .head_dim_multiple = 1,
+                                           .create = create,
+                                           .destroy = destroy,
+                                           .length = length,
+                                           .read_row = read_row,
+                                           .update = update,
+                                           .try_reserve_slot = try_reserve_slot,
+                                           .commit_slot = commit_slot,
+                                           .rollback = rollback,
+                                           .clear = clear};
   return &table;
 }

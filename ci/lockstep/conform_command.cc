@@ -4,107 +4,107 @@
 
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <span>
 
+#include "caches/file_io.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/conform_page.h"
+#include "ci/lockstep/model_source.h"
 #include "properties/conform.h"
 
 namespace lockstep::cli {
 namespace {
 
-using nlohmann::ordered_json;
 using Verdict = ClauseResult::Verdict;
 
 struct ConformFlags {
   std::string path;
-  int32_t level = 3;
+  int32_t level = kConformLevelMax;
   int32_t scripts = 1500;
   uint64_t seed = 1;
   bool json = false;
+  std::string json_file;
+  std::string html;
 
   std::string CommandLine() const {
-    return fmt::format("lockstep conform {} --level {} --scripts {} --seed {}", path, level,
-                       scripts, seed);
+    return fmt::format("lockstep conform {} --level {} --scripts {} --seed {}", ShellWord(path),
+                       level, scripts, seed);
+  }
+
+  ConformText Text(std::string plugin) const {
+    return {.plugin = std::move(plugin),
+            .replay = fmt::format("lockstep replay --plugin {} FILE", ShellWord(path)),
+            .repeat = CommandLine()};
   }
 };
 
-std::string_view VerdictName(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kPass:
-      return "pass";
-    case Verdict::kFail:
-      return "FAIL";
-    case Verdict::kUnsupported:
-      return "unsupported, as declared";
-    case Verdict::kNotRun:
-      return "not run at this level";
-  }
-  return "?";
-}
-
-void PrintJson(const ConformFlags& flags, const PluginLibrary& plugin,
-               const ConformResult& result) {
-  ordered_json json = {{"plugin", plugin.table().name},
-                       {"conforms", result.conforms},
-                       {"scripts", result.scripts},
-                       {"command", flags.CommandLine()}};
+void PrintTable(const ConformResult& result, const ConformText& text) {
+  bool has_script = false;
   for (const ClauseResult& r : result.clauses) {
-    ordered_json clause = {
-        {"clause", r.clause}, {"level", r.level}, {"verdict", VerdictName(r.verdict)}};
-    if (r.verdict == Verdict::kFail) {
-      clause["what"] = r.what;
-      if (!r.script.ops.empty()) clause["script"] = ScriptText(r.script);
-    }
-    json["clauses"].push_back(std::move(clause));
-  }
-  fmt::print("{}\n", json.dump(2, ' ', false, ordered_json::error_handler_t::replace));
-}
-
-void PrintTable(const ConformFlags& flags, const ConformResult& result) {
-  int64_t failed = 0;
-  for (const ClauseResult& r : result.clauses) {
-    failed += r.verdict == Verdict::kFail ? 1 : 0;
-    fmt::print("{:<20} L{}  {:<26} {}\n", r.clause, r.level, VerdictName(r.verdict), r.summary);
+    fmt::print("{:<20} L{}  {:<26} {}\n", r.clause, r.level, ConformVerdictName(r.verdict),
+               r.summary);
   }
   for (const ClauseResult& r : result.clauses) {
-    if (r.verdict != Verdict::kFail) continue;
+    if (r.what.empty()) continue;
     fmt::print("\n{}: {}\n", r.clause, r.what);
-    if (!r.script.ops.empty()) fmt::print("{}", ScriptText(r.script));
+    if (r.script.ops.empty()) continue;
+    fmt::print("{}", ScriptText(r.script));
+    has_script = true;
   }
-  if (failed == 0) {
-    fmt::print("\nCONFORMS: {} scripts and nothing against it\n", result.scripts);
-  } else {
-    fmt::print("\nDOES NOT CONFORM: {} findings in {} scripts\n", failed, result.scripts);
-    fmt::print("a script again: lockstep replay --plugin {} FILE\n", flags.path);
-  }
-  fmt::print("repeat: {}\n", flags.CommandLine());
+  fmt::print("\n{}\n", ConformSentence(result));
+  if (has_script) fmt::print("a script again: {}\n", text.replay);
+  fmt::print("repeat: {}\n", text.repeat);
 }
 
-ExitCode RunConform(const ConformFlags& flags) {
+// What happened when the library could not even be loaded.
+ConformResult NotLoaded(const std::string& fault) {
+  ConformResult result;
+  result.clauses.push_back({.clause = "load",
+                            .level = 0,
+                            .summary = "the library can be loaded",
+                            .verdict = Verdict::kFail,
+                            .what = fault});
+  return result;
+}
+
+ConformResult RunKit(const ConformFlags& flags, std::shared_ptr<const PluginLibrary> plugin) {
   ConformOptions options;
-  options.plugin = PluginLibrary::Load(flags.path);
+  options.plugin = std::move(plugin);
   options.level = flags.level;
   options.scripts = flags.scripts;
   options.seed = flags.seed;
   const bool live = isatty(STDERR_FILENO) == 1;
   if (live) {
-    options.on_script = [&](int32_t script) {
-      if (script % 32 == 0) fmt::print(stderr, "\r\033[Kscript {} of {}", script, flags.scripts);
+    options.on_progress = [](std::string_view what, int64_t done, int64_t total) {
+      fmt::print(stderr, "\r\033[K{}: {} of {}", what, done, total);
     };
   }
+  ConformResult result = Conform(options);
+  if (live) fmt::print(stderr, "\r\033[K");
+  return result;
+}
+
+void WriteText(const std::string& path, const std::string& text) {
+  if (!path.empty()) WriteWholeFile(path, std::as_bytes(std::span(text)));
+}
+
+ExitCode RunConform(const ConformFlags& flags) {
+  const std::string fault = LoadFault(flags.path, ConformOptions{}.ms_max);
+  const auto plugin = fault.empty() ? PluginLibrary::Load(flags.path) : nullptr;
+  const ConformText text = flags.Text(plugin == nullptr ? flags.path : plugin->table().name);
   if (!flags.json) {
-    fmt::print("lockstep conform: {} ({}), seed {}\n\n", options.plugin->table().name, flags.path,
-               flags.seed);
+    fmt::print("lockstep conform: {} ({}), seed {}\n\n", text.plugin, flags.path, flags.seed);
     // Whatever is still in the buffer would be printed by every process that a script runs in.
     std::fflush(stdout);
   }
-  const ConformResult result = Conform(options);
-  if (live) fmt::print(stderr, "\r\033[K");
+  const ConformResult result = plugin == nullptr ? NotLoaded(fault) : RunKit(flags, plugin);
   if (flags.json) {
-    PrintJson(flags, *options.plugin, result);
+    fmt::print("{}", ConformJson(result, text));
   } else {
-    PrintTable(flags, result);
+    PrintTable(result, text);
   }
+  WriteText(flags.json_file, ConformJson(result, text));
+  WriteText(flags.html, ConformHtml(result, text));
   return result.conforms ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
@@ -116,11 +116,14 @@ Command ConformCommand() {
           .summary = "Prove a cache of another engine, a shared library with caches/plugin.h",
           .flags = {{"plugin", "LIBRARY", "the shared library", &values->path, true},
                     {"--level", "N",
-                     "0 protocol and gating, 1 bytes, 2 logits, 3 sharing; each with those below",
-                     IntTarget{&values->level, 0, 3}},
+                     "0 protocol and gating, 1 bytes, 2 logits, 3 sharing, 4 faults and hostile "
+                     "input; each with those below",
+                     IntTarget{&values->level, 0, kConformLevelMax}},
                     {"--scripts", "N", "how many", IntTarget{&values->scripts, 1}},
                     {"--seed", "X", "of the scripts", &values->seed},
-                    {"--json", "", "one JSON object on standard output", &values->json}},
+                    {"--json", "", "one JSON object on standard output", &values->json},
+                    {"--json-file", "FILE", "the same in a file", &values->json_file},
+                    {"--html", "FILE", "the result as a page", &values->html}},
           .run = [values] { return RunConform(*values); }};
 }
 

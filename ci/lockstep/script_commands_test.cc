@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "caches/file_io.h"
 #include "ci/lockstep/test_process.h"
 
 namespace lockstep::cli {
@@ -145,7 +146,62 @@ TEST(ConformTest, TheCorrectExampleConforms) {
   const ProcessResult result =
       RunLockstepCommand({"conform", LOCKSTEP_EXAMPLE_CONTIGUOUS, "--scripts", "100"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("CONFORMS: 100 scripts"));
+  EXPECT_THAT(result.out, HasSubstr("CONFORMS: 37 clauses hold, 4 unsupported as declared"));
+}
+
+std::string ReadText(const std::string& path) {
+  const std::vector<std::byte> bytes = ReadWholeFile(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(ConformTest, ThePageAndTheFileSayTheSame) {
+  const std::string page = ScriptFile("conform.html", "");
+  const std::string file = ScriptFile("conform.json", "");
+  const ProcessResult result =
+      RunLockstepCommand({"conform", LOCKSTEP_EXAMPLE_TRUSTING, "--scripts", "100", "--level", "1",
+                          "--html", page, "--json-file", file});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const std::string html = ReadText(page);
+  const auto object = nlohmann::json::parse(ReadText(file));
+  EXPECT_EQ(object["conforms"], false);
+  EXPECT_GT(object["clauses"].size(), 30u);
+  for (const auto& clause : object["clauses"]) {
+    EXPECT_THAT(html, HasSubstr(clause["clause"].get<std::string>()));
+  }
+  EXPECT_THAT(html, HasSubstr("DOES NOT CONFORM"));
+  EXPECT_THAT(html, HasSubstr("lockstep replay --plugin "));
+}
+
+// The engine runs on a plug-in as on any cache: the same bits.
+TEST(PluginTest, RunAndVerifyTakeAPluginAsACache) {
+  const std::string cache = std::string("plugin:") + LOCKSTEP_EXAMPLE_CONTIGUOUS;
+  std::vector<std::string> on_plugin = {
+      "run", "--synthetic", "tiny-gqa-9x3-q8_0", "--prompt", "a b", "-n", "6", "--json", "--cache"};
+  std::vector<std::string> on_simple = on_plugin;
+  on_plugin.push_back(cache);
+  on_simple.push_back("simple");
+  const ProcessResult a = RunLockstepCommand(on_plugin);
+  const ProcessResult b = RunLockstepCommand(on_simple);
+  ASSERT_EQ(a.exit_code, 0) << a.err;
+  ASSERT_EQ(b.exit_code, 0) << b.err;
+  const auto plugin = nlohmann::json::parse(a.out);
+  EXPECT_EQ(plugin["cache"], "plugin(contiguous)");
+  EXPECT_EQ(plugin["digest"], nlohmann::json::parse(b.out)["digest"]);
+
+  const ProcessResult verify = RunLockstepCommand(
+      {"verify", "--synthetic", "tiny-gqa-9x3-q8_0", "-n", "4", "--cache", cache, "--json"});
+  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+  EXPECT_EQ(nlohmann::json::parse(verify.out)["cells"][0]["cache"], cache);
+
+  EXPECT_EQ(RunLockstepCommand({"verify", "--cache", "plugin:./no-such.so"}).exit_code, 2);
+}
+
+TEST(PluginTest, AScriptMayNameAPlugin) {
+  const std::string script = std::string("cache plugin:") + LOCKSTEP_EXAMPLE_TRUSTING +
+                             " layers=1 heads=1 dim=1 max=4\ncommit at=0\n";
+  const ProcessResult result = RunLockstepCommand({"replay", ScriptFile("plugin.script", script)});
+  EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[C2] subject: done, model: std::logic_error"));
 }
 
 TEST(ConformTest, ACounterexampleIsPrintedAndReplays) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "caches/plugin_cache.h"
 #include "caches/registry.h"
 #include "properties/runner/compare.h"
 #include "properties/runner/probe.h"
@@ -23,6 +24,8 @@ template <typename Call>
 Outcome OutcomeOf(Call&& call) {
   try {
     return call();
+  } catch (const PluginError&) {
+    throw;  // no outcome of a cache's
   } catch (const PoolExhausted&) {
     return Outcome::kExhausted;
   } catch (const std::out_of_range&) {

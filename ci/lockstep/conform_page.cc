@@ -1,0 +1,169 @@
+#include "ci/lockstep/conform_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "ci/lockstep/matrix_picture.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Verdict = ClauseResult::Verdict;
+
+// Verdicts differ in their mark and their name, so that nobody has to tell colours apart.
+struct Look {
+  std::string_view css_class;
+  std::string_view mark;
+};
+
+Look LookOf(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return {"pass", "✓"};
+    case Verdict::kFail:
+      return {"fail", "✗"};
+    case Verdict::kUnsupported:
+      return {"unsupported", "–"};
+    case Verdict::kNotRun:
+      break;
+  }
+  return {"not-run", "?"};
+}
+
+constexpr std::string_view kStyle = R"(
+  :root { --paper: #fbfbfa; --ink: #1c2024; --quiet: #5d6670; --line: #d9dde1; --code: #eef0f2;
+          --pass: #d5ecdc; --pass-ink: #0d5a2a; --fail: #f6c9c4; --fail-ink: #8c1410;
+          --absent: #eceef0; --absent-ink: #5d6670; }
+  @media (prefers-color-scheme: dark) {
+    :root { --paper: #15181b; --ink: #e6e9ec; --quiet: #9aa4ae; --line: #32383e; --code: #20252a;
+            --pass: #173a26; --pass-ink: #9fe0b6; --fail: #57201d; --fail-ink: #ffb9b2;
+            --absent: #24292e; --absent-ink: #9aa4ae; }
+  }
+  body { margin: 0; background: var(--paper); color: var(--ink);
+         font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+  main { max-width: 1080px; margin: 0 auto; padding: 24px; }
+  h1 { font-size: 19px; margin: 0; }
+  h2 { font-size: 14px; margin: 28px 0 4px; }
+  p { margin: 6px 0; overflow-wrap: anywhere; }
+  .quiet { color: var(--quiet); }
+  .wide { overflow-x: auto; }
+  table { border-collapse: collapse; width: 100%; margin: 18px 0; }
+  th { text-align: left; color: var(--quiet); font-weight: 400; }
+  th, td { border-bottom: 1px solid var(--line); padding: 5px 12px 5px 0; vertical-align: top; }
+  td:first-child { white-space: nowrap; font-weight: 600; }
+  .verdict { display: inline-block; white-space: nowrap; border-radius: 4px; padding: 0 8px; }
+  .pass { background: var(--pass); color: var(--pass-ink); }
+  .fail { background: var(--fail); color: var(--fail-ink); }
+  .unsupported, .not-run { background: var(--absent); color: var(--absent-ink); }
+  pre { background: var(--code); border-radius: 4px; padding: 10px 12px; overflow-x: auto;
+        margin: 6px 0; }
+  a { color: inherit; }
+)";
+
+// Names of clauses have blanks and commas; ids have none.
+std::string IdOf(std::string_view clause) {
+  std::string id = "finding-";
+  for (const char c : clause) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    id += plain ? c : '-';
+  }
+  return id;
+}
+
+std::string Badge(Verdict verdict) {
+  const Look look = LookOf(verdict);
+  return fmt::format("<span class=\"verdict {}\">{} {}</span>", look.css_class, look.mark,
+                     ConformVerdictName(verdict));
+}
+
+std::string Row(const ClauseResult& r) {
+  const bool failed = r.verdict == Verdict::kFail;
+  std::string clause = Escaped(r.clause);
+  if (failed) clause = fmt::format("<a href=\"#{}\">{}</a>", IdOf(r.clause), clause);
+  std::string what = Escaped(r.summary);
+  if (r.verdict == Verdict::kNotRun && !r.what.empty()) {
+    what += fmt::format("<br/><span class=\"quiet\">{}</span>", Escaped(r.what));
+  }
+  return fmt::format("<tr><td>{}</td><td>L{}</td><td>{}</td><td>{}</td></tr>\n", clause, r.level,
+                     Badge(r.verdict), what);
+}
+
+std::string Finding(const ClauseResult& r, const ConformText& text) {
+  std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n", IdOf(r.clause),
+                                 Escaped(r.clause), Escaped(r.what));
+  if (!r.script.ops.empty()) {
+    html += fmt::format("<pre>{}</pre>\n<p class=\"quiet\">{}</p>\n", Escaped(ScriptText(r.script)),
+                        Escaped(text.replay));
+  }
+  return html + "</section>\n";
+}
+
+int64_t CountOf(const ConformResult& result, Verdict verdict) {
+  return std::ranges::count(result.clauses, verdict, &ClauseResult::verdict);
+}
+
+}  // namespace
+
+std::string_view ConformVerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kFail:
+      return "FAIL";
+    case Verdict::kUnsupported:
+      return "unsupported, as declared";
+    case Verdict::kNotRun:
+      break;
+  }
+  return "not run";
+}
+
+std::string ConformSentence(const ConformResult& result) {
+  if (result.conforms) {
+    return fmt::format("CONFORMS: {} clauses hold, {} unsupported as declared, {} scripts",
+                       CountOf(result, Verdict::kPass), CountOf(result, Verdict::kUnsupported),
+                       result.scripts);
+  }
+  return fmt::format("DOES NOT CONFORM: {} of {} clauses fail, {} scripts",
+                     CountOf(result, Verdict::kFail), result.clauses.size(), result.scripts);
+}
+
+std::string ConformJson(const ConformResult& result, const ConformText& text) {
+  ordered_json json = {{"plugin", text.plugin},
+                       {"conforms", result.conforms},
+                       {"scripts", result.scripts},
+                       {"verdict", ConformSentence(result)},
+                       {"command", text.repeat}};
+  for (const ClauseResult& r : result.clauses) {
+    ordered_json clause = {{"clause", r.clause},
+                           {"level", r.level},
+                           {"summary", r.summary},
+                           {"verdict", ConformVerdictName(r.verdict)}};
+    if (!r.what.empty()) clause["what"] = r.what;
+    if (!r.script.ops.empty()) clause["script"] = ScriptText(r.script);
+    json["clauses"].push_back(std::move(clause));
+  }
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string ConformHtml(const ConformResult& result, const ConformText& text) {
+  std::string html = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width\"/>\n"
+      "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{0}: {1}</title>\n"
+      "<style>{2}</style>\n</head>\n<body>\n<main>\n<h1>Conformance of {0}</h1>\n<p>{1}</p>\n"
+      "<p class=\"quiet\">{3}</p>\n<div class=\"wide\">\n<table>\n"
+      "<tr><th>clause</th><th>level</th><th>verdict</th><th>what holds</th></tr>\n",
+      Escaped(text.plugin), ConformSentence(result), kStyle, Escaped(text.repeat));
+  for (const ClauseResult& r : result.clauses) html += Row(r);
+  html += "</table>\n</div>\n";
+  for (const ClauseResult& r : result.clauses) {
+    if (r.verdict == Verdict::kFail) html += Finding(r, text);
+  }
+  return html + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace lockstep::cli
