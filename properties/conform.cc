@@ -114,7 +114,7 @@ class Kit {
   // One script in a process of its own.
   static std::optional<ScriptFinding> JudgeAlone(const CacheScript& script,
                                                  const ScriptJudge& judge, int32_t ms) {
-    const IsolatedResult run = RunIsolated([&] { return FindingText(judge(script)); }, ms);
+    const IsolatedCall run = RunIsolatedCall([&] { return FindingText(judge(script)); }, ms);
     if (run.end.kind != IsolatedEnd::Kind::kReturned) return AbnormalFinding(script, run.end);
     return ParseFinding(run.output);
   }
@@ -175,8 +175,8 @@ class Kit {
     };
     if (!shows_it(script)) return script;  // not by itself
     if (!IsAbnormal(finding.clause)) {
-      const IsolatedResult run =
-          RunIsolated([&] { return ScriptText(ShrinkScript(script, judge)); }, 4 * options_.ms_max);
+      const IsolatedCall run = RunIsolatedCall(
+          [&] { return ScriptText(ShrinkScript(script, judge)); }, 4 * options_.ms_max);
       if (run.end.kind == IsolatedEnd::Kind::kReturned) {
         CacheScript shrunk = ParseScript(run.output, "shrunk script");
         if (shows_it(shrunk)) return shrunk;
@@ -231,8 +231,8 @@ class Kit {
 
   void RunEngine() {
     Report("logits", 0, 1);
-    const IsolatedResult run =
-        RunIsolated([this] { return EngineDifference(); }, 10 * options_.ms_max);
+    const IsolatedCall run =
+        RunIsolatedCall([this] { return EngineDifference(); }, 10 * options_.ms_max);
     const bool returned = run.end.kind == IsolatedEnd::Kind::kReturned;
     const std::string what = returned ? run.output : "the engine on the plug-in " + run.end.Text();
     if (!what.empty()) failures_["logits"] = {what, {}};
@@ -245,7 +245,8 @@ class Kit {
     Report(check.clause, 0, check.cases.size());
     const IsolatedBatch batch = RunIsolatedBatch(
         static_cast<int32_t>(check.cases.size()),
-        [&](int32_t i) { return check.cases[static_cast<size_t>(i)].run(); }, ms_max());
+        [&](int32_t i) { return check.cases[static_cast<size_t>(i)].run(); },
+        4 * ms_max());  // a case is longer than a script
     for (const std::string& output : batch.outputs) {
       if (!output.empty()) return Failure{output, {}};
     }
@@ -361,7 +362,7 @@ class Kit {
 ConformResult Conform(const ConformOptions& options) { return Kit(options).Run(); }
 
 std::string LoadFault(const std::string& path, int32_t ms_max) {
-  const IsolatedResult run = RunIsolated(
+  const IsolatedCall run = RunIsolatedCall(
       [&]() -> std::string {
         try {
           PluginLibrary::Load(path);

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "caches/error.h"
+#include "caches/test_paths.h"
 #include "properties/conform_test_util.h"
 
 namespace lockstep {
@@ -35,7 +35,7 @@ TEST(ConformTest, TheCorrectExamplePassesEveryClauseOfEveryLevel) {
 }
 
 TEST(ConformTest, TheCorrectExampleIsUnder200LinesOfC) {
-  std::ifstream file(LOCKSTEP_SOURCE_DIR "/caches/examples/contiguous.c");
+  std::ifstream file(SourceDir() + "/caches/examples/contiguous.c");
   int64_t lines = 0;
   for (std::string line; std::getline(file, line);) ++lines;
   EXPECT_GT(lines, 100);

@@ -95,6 +95,8 @@ class SharedBoard {
                            Board& board, int words) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // What a sanitizer or a test set up would end otherwise than by the signal.
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) signal(number, SIG_DFL);
   const rlimit no_core = {};
   setrlimit(RLIMIT_CORE, &no_core);
   const int nothing = open("/dev/null", O_RDWR);
@@ -191,11 +193,23 @@ IsolatedBatch RunIsolatedBatch(int32_t count, const std::function<std::string(in
   return batch;
 }
 
-IsolatedResult RunIsolated(const std::function<std::string()>& body, int32_t ms_max) {
+IsolatedCall RunIsolatedCall(const std::function<std::string()>& body, int32_t ms_max) {
   IsolatedBatch batch = RunIsolatedBatch(
       1, [&](int32_t) { return body(); }, ms_max);
-  IsolatedResult result{std::move(batch.end), {}};
-  if (!batch.outputs.empty()) result.output = std::move(batch.outputs[0]);
+  IsolatedCall call{std::move(batch.end), {}};
+  if (!batch.outputs.empty()) call.output = std::move(batch.outputs[0]);
+  return call;
+}
+
+IsolatedResult RunIsolated(const std::function<std::string()>& body, int32_t seconds_max) {
+  IsolatedCall call = RunIsolatedCall(body, 1000 * seconds_max);
+  IsolatedResult result;
+  result.output = std::move(call.output);
+  if (call.end.kind == IsolatedEnd::Kind::kReturned) return result;
+  const bool timeout = call.end.kind == IsolatedEnd::Kind::kTimeout;
+  const bool by_signal = call.end.kind == IsolatedEnd::Kind::kSignal;
+  result.end = timeout ? IsolatedResult::End::kTimeout : IsolatedResult::End::kSignal;
+  result.signal = by_signal ? call.end.number : timeout ? 0 : SIGABRT;
   return result;
 }
 

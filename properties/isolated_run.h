@@ -27,7 +27,7 @@ struct IsolatedEnd {
   std::string Text() const;
 };
 
-struct IsolatedResult {
+struct IsolatedCall {
   IsolatedEnd end;
   std::string output;  // what the call returned; empty when it did not
 };
@@ -41,12 +41,21 @@ struct IsolatedBatch {
 // What it writes to standard output is lost. Processes that it leaves behind are killed. What it
 // returns comes back through memory, so that it may do what it likes with its descriptors.
 // REQUIRES: the calling process has one thread.
-IsolatedResult RunIsolated(const std::function<std::string()>& body, int32_t ms_max);
+IsolatedCall RunIsolatedCall(const std::function<std::string()>& body, int32_t ms_max);
 
 // body(0), body(1), ... body(count - 1) in one child, each of which has `ms_max` milliseconds. The
 // first that does not return ends the batch.
 IsolatedBatch RunIsolatedBatch(int32_t count, const std::function<std::string(int32_t)>& body,
                                int32_t ms_max);
+
+// The same for callers to whom every end is a signal or a timeout.
+struct IsolatedResult {
+  enum class End : uint8_t { kReturned, kSignal, kTimeout };
+  End end = End::kReturned;
+  int signal = 0;      // of kSignal; SIGABRT for an exit or an exception
+  std::string output;  // what the call returned; empty when it did not
+};
+IsolatedResult RunIsolated(const std::function<std::string()>& body, int32_t seconds_max);
 
 // "SIGSEGV", or the number.
 std::string SignalName(int signal);

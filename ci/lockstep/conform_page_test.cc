@@ -2,6 +2,7 @@
 // whatever a plug-in calls itself as text.
 #include "ci/lockstep/conform_page.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ std::string WellFormednessFault(const std::string& html) {
     if (tag[0] != '/') {
       open.push_back(name);
     } else if (open.empty() || open.back() != name) {
-      return "</" + name + "> closes nothing";
+      return fmt::format("</{}> closes nothing", name);
     } else {
       open.pop_back();
     }
@@ -61,7 +62,7 @@ std::string WellFormednessFault(const std::string& html) {
   for (size_t at = html.find('&'); at != html.npos; at = html.find('&', at + 1)) {
     if (html.find(';', at) > at + 6) return "a bare &";
   }
-  return open.empty() ? "" : open.back() + " is open";
+  return open.empty() ? "" : fmt::format("{} is open", open.back());
 }
 
 TEST(ConformPageTest, IsWellFormed) {
@@ -73,12 +74,12 @@ TEST(ConformPageTest, IsWellFormed) {
 TEST(ConformPageTest, ShowsEveryClauseAndEveryVerdictInWords) {
   const std::string html = ConformHtml(Result(), kText);
   for (const ClauseResult& r : Result().clauses) {
-    EXPECT_THAT(html, HasSubstr(">" + r.clause + "<")) << r.clause;
+    EXPECT_THAT(html, HasSubstr(fmt::format(">{}<", r.clause))) << r.clause;
     EXPECT_THAT(html, HasSubstr(Escaped(r.summary)));
   }
   for (const Verdict verdict :
        {Verdict::kPass, Verdict::kFail, Verdict::kUnsupported, Verdict::kNotRun}) {
-    EXPECT_THAT(html, HasSubstr(" " + std::string(ConformVerdictName(verdict)) + "</span>"));
+    EXPECT_THAT(html, HasSubstr(fmt::format(" {}</span>", ConformVerdictName(verdict))));
   }
   EXPECT_THAT(html, HasSubstr("commit at=2"));
   EXPECT_THAT(html, HasSubstr("replay &amp; FILE"));
