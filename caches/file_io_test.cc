@@ -1,9 +1,11 @@
 #include "caches/file_io.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -74,6 +76,27 @@ TEST_F(FileIoTest, StaleTemporaryFilesOfOthersAreLeftAlone) {
   EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("new"));
   EXPECT_EQ(ReadWholeFile(Path("file.0.tmp")), Bytes("somebody's"));
   EXPECT_EQ(FilesInDirectory(), 2u);
+}
+
+TEST_F(FileIoTest, AHundredStaleTemporaryFilesAreTooMany) {
+  for (int i = 0; i < 99; ++i) std::ofstream(Path("file." + std::to_string(i) + ".tmp"));
+  WriteWholeFile(Path("file"), Bytes("new"));
+  std::ofstream(Path("file.99.tmp"));
+  EXPECT_THAT(MessageOfWrite(Path("file")), HasSubstr("temporary file"));
+  EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("new"));
+  EXPECT_EQ(FilesInDirectory(), 101u);
+}
+
+// As in a program that was started with its standard input closed.
+TEST_F(FileIoTest, DescriptorZeroIsOneAsAnyOther) {
+  const int input = ::dup(STDIN_FILENO);
+  ASSERT_GE(input, 0);
+  ::close(STDIN_FILENO);
+  WriteWholeFile(Path("file"), Bytes("new"));
+  EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("new"));
+  EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1) << "it was left open";
+  ASSERT_EQ(::dup2(input, STDIN_FILENO), STDIN_FILENO);
+  ::close(input);
 }
 
 TEST_F(FileIoTest, AWriteThatFailsHalfwayLosesNothing) {
