@@ -133,6 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         DeedCase{"update:garbage", "dirty", "subject"},
         DeedCase{"update:forget", "neighbours", "subject"},
         DeedCase{"update:scratch", "threads", "does not show its own rows"},
+        DeedCase{"update:scratch", "fork threads", "does not show its own rows"},
         DeedCase{"clear:print", "process", "printed on standard output"},
         DeedCase{"update:close", "process", "descriptors"},
         DeedCase{"update:open", "process", "descriptors"},
@@ -142,8 +143,9 @@ INSTANTIATE_TEST_SUITE_P(
         DeedCase{"create:rounding", "process", "floating-point environment"},
         DeedCase{"update:directory", "process", "working directory"}),
     [](const auto& one) {
-      std::string name(one.param.deed);
-      std::ranges::replace(name, ':', '_');
+      std::string name = fmt::format("{}_{}", one.param.deed, one.param.clause);
+      std::ranges::replace_if(
+          name, [](char c) { return c == ':' || c == ' '; }, '_');
       return name;
     });
 

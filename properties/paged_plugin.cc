@@ -1,7 +1,7 @@
 // A plug-in in C++ with everything that the ABI has: lockstep's own paged cache behind it. With
 // LOCKSTEP_PAGED_PLUGIN in the environment when its table is asked for it has one fault: "lenient"
-// restores whatever it is given, "shared" says that forks may be used at once, "leak" counts a
-// block more after each reservation that was not committed, "stale" saves without the last row.
+// restores whatever it is given, "leak" counts a block too many when rows are in two blocks,
+// "stale" saves without the last row.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -189,7 +189,6 @@ extern "C" const lockstep_kv_plugin* lockstep_kv_plugin_v1() {
   fault = wanted == nullptr ? "" : wanted;
   uint32_t features =
       LOCKSTEP_KV_GRANTS_SLOTS | LOCKSTEP_KV_FORKS | LOCKSTEP_KV_SAVES | LOCKSTEP_KV_COUNTS_BLOCKS;
-  if (fault == "shared") features |= LOCKSTEP_KV_CONCURRENT_FORKS;
   table = {.abi_version = LOCKSTEP_KV_ABI_VERSION,
            .features = features,
            .name = "paged",
