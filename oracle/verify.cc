@@ -152,7 +152,7 @@ class Verification {
                                          driver_.decode_steps + driver_.redo_steps + 1));
       };
     }
-    const DriverResult run = RunLockstep(driver_, subject, oracle);
+    DriverResult run = RunLockstep(driver_, subject, oracle);
     result_.steps = std::max(result_.steps, run.steps);
     return run;
   }

@@ -35,7 +35,6 @@ ScriptSubject RegisteredSubject(std::string_view cache) {
   subject.model.window = spec.window;
   subject.model.block_size = spec.block_size;
   subject.model.refuses_host_slots = !spec.grants_host_slots;
-  subject.compares_storage = spec.window == 0;
   return subject;
 }
 

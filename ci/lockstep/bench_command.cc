@@ -23,6 +23,7 @@
 #include "reports/engine_report.h"
 #include "reports/kernel_bench.h"
 #include "reports/peer_bench.h"
+#include "reports/script_bench.h"
 
 namespace lockstep::cli {
 namespace {
@@ -276,13 +277,28 @@ ExitCode BenchKernels(const BenchOptions& options) {
   return mismatches.empty() ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
+// Of every registered cache.
+ExitCode BenchScripts(const BenchOptions& options) {
+  ScriptBenchOptions bench;
+  if (options.rounds > 0) bench.rounds = options.rounds;
+  if (options.smoke) bench.scripts = 20;
+  fmt::print("seed {}, {} scripts a cache, the fastest of {} rounds in processor time\n",
+             bench.seed, bench.scripts, bench.rounds);
+  const std::vector<ScriptBenchResult> results = RunScriptBench(bench);
+  fmt::print("{}\n\n{}digest {}\n", MachineLine(), TableText(ScriptTableOf(results)),
+             ScriptBenchDigest(results).Hex());
+  const bool holds = std::ranges::all_of(results, &ScriptBenchResult::holds);
+  return holds ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
 ExitCode Bench(const BenchOptions& options) {
   CheckFloatingPointEnvironment();
   if (options.what == "engine") return BenchEngine(options);
   if (options.what == "kernels") return BenchKernels(options);
+  if (options.what == "scripts") return BenchScripts(options);
   if (options.what == "peer") return BenchPeer(options);
-  throw Error(
-      {"bench", fmt::format("'{}' is no benchmark", options.what), "give engine, kernels or peer"});
+  throw Error({"bench", fmt::format("'{}' is no benchmark", options.what),
+               "give engine, kernels, peer or scripts"});
 }
 
 }  // namespace
@@ -290,7 +306,8 @@ ExitCode Bench(const BenchOptions& options) {
 Command BenchCommand() {
   const auto options = std::make_shared<BenchOptions>();
   std::vector<Flag> flags = {{"what", "WHAT",
-                              "engine; kernels, one by one; or peer, llama.cpp on the same file",
+                              "engine; kernels, one by one; peer, llama.cpp on the same file; or "
+                              "scripts, cache scripts fully checked",
                               &options->what, true}};
   for (const Flag& flag : options->source.Flags()) flags.push_back(flag);
   flags.insert(
@@ -304,7 +321,8 @@ Command BenchCommand() {
           {"--decode", "N", "tokens of a decode sample",
            IntTarget{&options->decode_tokens, 1, 4096}},
           {"--rounds", "N",
-           "rounds; each measures every point and limit once (0: engine 11, kernels 5, peer 7)",
+           "rounds; each measures every point and limit once (0: engine 11, kernels 5, peer 7, "
+           "scripts 5)",
            IntTarget{&options->rounds, 0, 10000}},
           {"--smoke", "", "a tiny setting, for tests", &options->smoke},
           {"--json", "", "one JSON object on standard output", &options->json},
