@@ -55,6 +55,9 @@ Result Call(const char* name, Result (*function)(Parameters...), Arguments... ar
   }
 }
 
+// Heads of any model are far smaller; what is made from the multiple stays small with it.
+constexpr int32_t kHeadDimMultipleMax = 1024;
+
 int32_t Count(std::span<const int32_t> positions) {
   LS_CHECK(positions.size() <= INT32_MAX, "{} positions", positions.size());
   return static_cast<int32_t>(positions.size());
@@ -127,6 +130,9 @@ void PluginLibrary::Take(const lockstep_kv_plugin* table, const std::string& whe
     if (!present) fail(fmt::format("has no {}", field));
   }
   if (table_.head_dim_multiple < 1) fail("has a head_dim_multiple below 1");
+  if (table_.head_dim_multiple > kHeadDimMultipleMax) {
+    fail(fmt::format("has a head_dim_multiple above {}", kHeadDimMultipleMax));
+  }
   if (table_.block_size < 0) fail("has a negative block_size");
 }
 

@@ -1,18 +1,21 @@
-// lockstep fuzz: generated cache scripts against the model cache, until the time or the number of
-// scripts is reached or something is found. Before anything else a planted fault has to be found:
-// a fuzzer that cannot find it would find nothing.
+// lockstep fuzz: the fuzz targets, in any build, until the time or the number of inputs is reached
+// or something is found. Cache scripts are generated and compared with the model cache; the other
+// targets take bytes. Before anything else a planted fault has to be found: a fuzzer that cannot
+// find it would find nothing.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <memory>
 
 #include "caches/digest.h"
 #include "caches/error.h"
 #include "caches/random.h"
 #include "caches/registry.h"
+#include "ci/lockstep/byte_campaign.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/finding_keeper.h"
 #include "ci/lockstep/script_subject.h"
 #include "engine/stopwatch.h"
 #include "properties/script_builder.h"
@@ -26,8 +29,11 @@ struct FuzzFlags {
   int32_t operations = 60;
   std::string seed = "1";
   std::vector<std::string> caches;
+  std::vector<std::string> targets;
   std::string plant;
   std::string out;
+  std::string export_test;
+  std::string corpus = LOCKSTEP_CORPUS_DEFAULT;
 };
 
 // A number is itself; any other text, a commit hash say, stands for a part of its digest.
@@ -48,10 +54,31 @@ bool CanaryIsFound(int32_t operations) {
   return false;
 }
 
-class Campaign {
+// How long a target has, by time or by inputs.
+struct Limit {
+  int32_t seconds = 0;
+  int32_t inputs = 0;  // 0: as many as the time allows
+
+  bool IsReached(const Stopwatch& watch, int64_t done) const {
+    return inputs > 0 ? done >= inputs : watch.seconds() >= seconds;
+  }
+};
+
+void ClearProgress(bool live) {
+  if (live) fmt::print(stderr, "\r\033[K");
+}
+
+// Cache scripts: most generated, some of the corpus changed.
+class CachesCampaign {
  public:
-  explicit Campaign(const FuzzFlags& flags)
-      : flags_(flags), random_(SeedOf(flags.seed)), live_(isatty(STDERR_FILENO) == 1) {
+  CachesCampaign(const FuzzFlags& flags, const Limit& limit, FindingKeeper* keeper)
+      : flags_(flags),
+        limit_(limit),
+        keeper_(*keeper),
+        random_(SeedOf(flags.seed)),
+        corpus_(ReadCorpus(flags.corpus, "caches")),
+        changed_(random_.Split(1).Next(), corpus_),
+        live_(isatty(STDERR_FILENO) == 1) {
     for (const std::string& name : flags.caches) caches_.push_back(name);
     if (caches_.empty()) {
       for (const CacheSpec& spec : AllCaches()) caches_.push_back(spec.name);
@@ -59,29 +86,34 @@ class Campaign {
     for (const std::string& name : caches_) subjects_.push_back(SubjectFor(name, flags.plant));
   }
 
-  ExitCode Run() {
+  void Run() {
     fmt::print("lockstep fuzz: seed {}, {} operations a script, {} caches\n", flags_.seed,
                flags_.operations, caches_.size());
-    while (!Done()) {
+    while (!limit_.IsReached(watch_, scripts_) && (keeper_.faults() == 0 || keeper_.goes_on())) {
       const size_t which = static_cast<size_t>(scripts_) % caches_.size();
-      const CacheScript script = GenerateScript(caches_[which], random_.Next(), flags_.operations);
+      const CacheScript script = NextScript(caches_[which]);
       const ScriptRun run = RunScript(script, subjects_[which]);
       counts_ += run.counts;
       ++scripts_;
-      if (run.finding) return Report(script, subjects_[which]);
-      if (live_ && scripts_ % 64 == 0) PrintProgress();
+      if (run.finding) Report(script, subjects_[which], *run.finding);
+      if (live_ && scripts_ % 64 == 0) {
+        fmt::print(stderr, "\r\033[K{} scripts, {} operations", scripts_, counts_.operations);
+      }
     }
-    if (live_) fmt::print(stderr, "\r\033[K");
-    fmt::print("holds: {} scripts, {} operations, {} rows compared, {:.0f} operations/s\n",
-               scripts_, counts_.operations, counts_.rows_compared,
+    ClearProgress(live_);
+    if (keeper_.faults() == 0) fmt::print("holds: ");
+    fmt::print("{} scripts, {} operations, {} rows compared, {:.0f} operations/s\n", scripts_,
+               counts_.operations, counts_.rows_compared,
                static_cast<double>(counts_.operations) / watch_.seconds());
-    fmt::print("digest {}\nrepeat: {}\n", CountsDigest().Hex(), RepeatCommand());
-    return ExitCode::kHolds;
+    fmt::print("digest {}\n{}: {}\n", CountsDigest().Hex(),
+               keeper_.faults() == 0 ? "repeat" : "found by", RepeatCommand());
   }
 
  private:
-  bool Done() const {
-    return flags_.scripts > 0 ? scripts_ >= flags_.scripts : watch_.seconds() >= flags_.seconds;
+  CacheScript NextScript(const std::string& cache) {
+    const uint64_t seed = random_.Next();
+    if (!corpus_.empty() && seed % 8 == 0) return DecodeScript(cache, changed_.Next());
+    return GenerateScript(cache, seed, flags_.operations);
   }
 
   // Of what was reached: equal for equal seeds and numbers of scripts, on every machine.
@@ -104,30 +136,28 @@ class Campaign {
     return command;
   }
 
-  void PrintProgress() const {
-    fmt::print(stderr, "\r\033[K{} scripts, {} operations", scripts_, counts_.operations);
+  static FuzzFinding Named(const CacheScript& script, const ScriptFinding& finding) {
+    const ScriptOp& op = script.ops.at(static_cast<size_t>(finding.op));
+    return {fmt::format("[{}] after {}", finding.clause, ScriptOpName(op.kind)), finding.what};
   }
 
-  ExitCode Report(const CacheScript& script, const ScriptSubject& subject) const {
-    if (live_) fmt::print(stderr, "\r\033[K");
+  void Report(const CacheScript& script, const ScriptSubject& subject,
+              const ScriptFinding& finding) {
+    ClearProgress(live_);
+    if (!keeper_.IsNew(Named(script, finding))) return;
     const CacheScript shrunk = ShrinkScript(script, subject);
-    PrintFinding(shrunk, *RunScript(shrunk, subject).finding);
-    const std::string plant = flags_.plant.empty() ? "" : " --plant " + flags_.plant;
-    if (flags_.out.empty()) {
-      fmt::print("repeat: lockstep replay{} - (with the script above)\n", plant);
-    } else {
-      std::ofstream file(flags_.out);
-      file << ScriptText(shrunk);
-      file.flush();
-      if (!file) throw Error({flags_.out, "cannot be written", "the script is printed above"});
-      fmt::print("repeat: lockstep replay{} {}\n", plant, flags_.out);
-    }
-    fmt::print("found by: {}\n", RepeatCommand());
-    return ExitCode::kDifference;
+    const ScriptFinding smallest = *RunScript(shrunk, subject).finding;
+    if (!keeper_.IsNew(Named(shrunk, smallest))) return;
+    PrintFindingLine(smallest);
+    keeper_.Keep("caches", Named(shrunk, smallest), ScriptText(shrunk));
   }
 
   const FuzzFlags& flags_;
+  Limit limit_;
+  FindingKeeper& keeper_;
   Random random_;
+  std::vector<Bytes> corpus_;
+  ByteSource changed_;
   bool live_;
   std::vector<std::string> caches_;
   std::vector<ScriptSubject> subjects_;
@@ -136,32 +166,90 @@ class Campaign {
   ScriptCounts counts_;
 };
 
-ExitCode RunFuzz(const FuzzFlags& flags) {
-  Campaign campaign(flags);
-  if (!CanaryIsFound(flags.operations)) {
-    fmt::print("INCONCLUSIVE: a planted fault was not found by scripts of {} operations\n",
-               flags.operations);
-    return ExitCode::kInconclusive;
+// Any other target.
+void RunBytes(const FuzzFlags& flags, const FuzzTargetInfo& info, const Limit& limit,
+              FindingKeeper* keeper) {
+  constexpr int64_t kBatch = 512;
+  ByteCampaign campaign(info, {.plant = flags.plant,
+                               .seed = SeedOf(flags.seed),
+                               .corpus = ReadCorpus(flags.corpus, info.name)});
+  const int64_t before = keeper->faults();
+  const auto found = [&] { return keeper->faults() > before; };
+  Stopwatch watch;
+  while (!limit.IsReached(watch, campaign.inputs()) && (!found() || keeper->goes_on())) {
+    const int64_t left = limit.inputs > 0 ? limit.inputs - campaign.inputs() : kBatch;
+    campaign.Run(
+        std::min(kBatch, left), [&](const FuzzFinding& f) { return !keeper->IsNew(f); },
+        [&](const FuzzFinding& finding, const std::string& text) {
+          if (!keeper->IsNew(finding)) return;
+          fmt::print("FOUND: {}: {}\n", finding.place, finding.what);
+          keeper->Keep(info.name, finding, text);
+        });
   }
-  return campaign.Run();
+  fmt::print("{}{}: {} inputs, {:.0f} inputs/s\ndigest {}\n", found() ? "" : "holds: ", info.name,
+             campaign.inputs(), static_cast<double>(campaign.inputs()) / watch.seconds(),
+             campaign.digest().Hex());
+  fmt::print("{}: lockstep fuzz --target {} --seed {} --scripts {}{}\n",
+             found() ? "found by" : "repeat", info.name, flags.seed, campaign.inputs(),
+             flags.plant.empty() ? "" : " --plant " + flags.plant);
+}
+
+ExitCode RunFuzz(const FuzzFlags& flags) {
+  std::vector<std::string> targets = flags.targets;
+  if (targets.empty()) targets = {"caches"};
+  for (const std::string& name : targets) FuzzTargetNamed(name);
+  const Limit limit{std::max(flags.seconds / static_cast<int32_t>(targets.size()), 1),
+                    flags.scripts};
+  FindingKeeper keeper({flags.out, flags.export_test, flags.plant});
+  for (const std::string& name : targets) {
+    const FuzzTargetInfo& info = FuzzTargetNamed(name);
+    const bool caches = name == "caches";
+    if (!(caches ? CanaryIsFound(flags.operations) : FindsCanary(info, SeedOf(flags.seed)))) {
+      fmt::print("INCONCLUSIVE: {}: a planted fault was not found\n", name);
+      return ExitCode::kInconclusive;
+    }
+    if (caches) {
+      CachesCampaign(flags, limit, &keeper).Run();
+    } else {
+      RunBytes(flags, info, limit, &keeper);
+    }
+    if (keeper.faults() > 0 && !keeper.goes_on()) break;
+  }
+  return keeper.faults() > 0 ? ExitCode::kDifference : ExitCode::kHolds;
+}
+
+std::string TargetHelp() {
+  std::string help = "Targets, and the fault of each that --plant takes:\n";
+  for (const FuzzTargetInfo& target : FuzzTargets()) {
+    help += fmt::format("  {:<10} {}\n  {:<10} {}: {}\n", target.name, target.summary, "",
+                        target.canary, target.canary_summary);
+  }
+  return help;
 }
 
 }  // namespace
 
 Command FuzzCommand() {
   const auto values = std::make_shared<FuzzFlags>();
-  return {.name = "fuzz",
-          .summary = "Run generated cache scripts against the model cache",
-          .flags = {{"--seconds", "S", "how long", IntTarget{&values->seconds, 1}},
-                    {"--scripts", "N", "so many scripts instead; 0: as many as the time allows",
-                     IntTarget{&values->scripts, 0}},
-                    {"--operations", "N", "operations a script",
-                     IntTarget{&values->operations, 1, 100000}},
-                    {"--seed", "X", "a number, or any text such as a commit hash", &values->seed},
-                    {"--cache", "NAME", "a cache, once for each (default: all)", &values->caches},
-                    {"--plant", "FAULT", "a fault to plant, to see it found", &values->plant},
-                    {"--out", "FILE", "where to keep the script of a finding", &values->out}},
-          .run = [values] { return RunFuzz(*values); }};
+  return {
+      .name = "fuzz",
+      .summary = "Run generated inputs against the caches, or another fuzz target",
+      .flags =
+          {{"--seconds", "S", "how long, all targets together", IntTarget{&values->seconds, 1}},
+           {"--scripts", "N", "so many scripts a target instead; 0: as the time allows",
+            IntTarget{&values->scripts, 0}},
+           {"--operations", "N", "operations a script", IntTarget{&values->operations, 1, 100000}},
+           {"--seed", "X", "a number, or any text such as a commit hash", &values->seed},
+           {"--target", "NAME", "a target, once for each (default: caches)", &values->targets},
+           {"--cache", "NAME", "a cache, once for each (default: all)", &values->caches},
+           {"--plant", "FAULT", "a fault to plant, to see it found", &values->plant},
+           {"--out", "PLACE", "keep a finding in this file, or each in this folder and go on",
+            &values->out},
+           {"--export-test", "FILE", "write a C++ test that shows the first finding",
+            &values->export_test},
+           {"--corpus", "DIR", "inputs to change, in a folder for each target", &values->corpus}},
+      .run = [values] { return RunFuzz(*values); },
+      .details = TargetHelp()};
 }
 
 }  // namespace lockstep::cli

@@ -10,10 +10,12 @@
 
 #include "caches/error.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/finding_keeper.h"
 #include "ci/lockstep/script_subject.h"
 #include "properties/conform.h"
 #include "properties/engine_script.h"
 #include "properties/engine_script_runner.h"
+#include "properties/fuzz.h"
 #include "properties/script.h"
 
 namespace lockstep::cli {
@@ -25,6 +27,7 @@ struct ReplayFlags {
   std::string plant;
   std::string plugin;
   bool shrink = false;
+  std::string export_test;
 };
 
 std::string ReadAll(const std::string& path) {
@@ -72,10 +75,30 @@ ExitCode ReplayEngine(const ReplayFlags& flags, const std::string& text, const s
   return ExitCode::kDifference;
 }
 
+// What is no script, but the text of another fuzz target.
+ExitCode ReplayFuzzText(const FuzzTargetInfo& info, const std::string& text,
+                        const std::string& where, const ReplayFlags& flags) {
+  const auto target = info.make({.plant = flags.plant});
+  const auto finding = target->RunText(text, where);
+  if (!finding) {
+    fmt::print("holds: an input of the fuzz target {}\n", info.name);
+    return ExitCode::kHolds;
+  }
+  const FuzzJudge judge = [&](const std::string& t) { return target->RunText(t, where); };
+  fmt::print("FOUND: {}: {}\n{}", finding->place, finding->what,
+             flags.shrink ? target->Shrink(text, judge) : text);
+  return ExitCode::kDifference;
+}
+
 ExitCode RunReplay(const ReplayFlags& flags) {
   const std::string text = ReadAll(flags.path);
   const std::string where = flags.path == "-" ? "standard input" : flags.path;
+  if (!flags.export_test.empty()) {
+    WriteTextFile(flags.export_test, FuzzTestSource(text, where, flags.plant));
+  }
   if (IsEngineScript(text)) return ReplayEngine(flags, text, where);
+  const FuzzTargetInfo* info = FuzzTargetOfText(text);
+  if (info != nullptr && info->name != "caches") return ReplayFuzzText(*info, text, where, flags);
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != text.npos && text[first] == '{';
   CacheScript script = is_json ? ParseScriptJson(text, where) : ParseScript(text, where);
@@ -109,7 +132,9 @@ Command ReplayCommand() {
                     {"--plant", "FAULT", "a fault to plant into the cache", &values->plant},
                     {"--plugin", "LIBRARY", "run it on the cache of this shared library",
                      &values->plugin},
-                    {"--shrink", "", "leave out what the finding does not need", &values->shrink}},
+                    {"--shrink", "", "leave out what the finding does not need", &values->shrink},
+                    {"--export-test", "FILE", "write a C++ test that runs the script",
+                     &values->export_test}},
           .run = [values] { return RunReplay(*values); }};
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -140,6 +141,61 @@ TEST(FuzzTest, WithoutItsCanaryTheCampaignIsInconclusive) {
   const ProcessResult result = RunLockstepCommand({"fuzz", "--scripts", "10", "--operations", "1"});
   EXPECT_EQ(result.exit_code, 3) << result.out;
   EXPECT_THAT(result.out, HasSubstr("a planted fault was not found"));
+}
+
+// Each target's planted fault is found, kept once for each place, and shown again from its file.
+TEST(FuzzTest, EveryTargetFindsItsPlantedFault) {
+  struct Planted {
+    std::string target, plant, text;
+  };
+  for (const Planted& planted : {Planted{"caches", "stale-row:layer=0", "rollback"},
+                                 Planted{"gguf", "other-exception", "gguf"},
+                                 Planted{"tokenizer", "drop-last-byte", "text '"},
+                                 Planted{"plugin", "invent-memory", "reserve"}}) {
+    const std::string path = ScriptFile(planted.target + "-found.script", "");
+    const ProcessResult found =
+        RunLockstepCommand({"fuzz", "--target", planted.target, "--scripts", "4000", "--plant",
+                            planted.plant, "--out", path});
+    EXPECT_EQ(found.exit_code, 1) << planted.target << found.out << found.err;
+    EXPECT_THAT(found.out, HasSubstr(planted.text)) << planted.target;
+    EXPECT_EQ(RunLockstepCommand({"replay", path, "--plant", planted.plant}).exit_code, 1);
+    EXPECT_EQ(RunLockstepCommand({"replay", path}).exit_code, 0) << planted.target;
+  }
+}
+
+TEST(FuzzTest, AFolderKeepsEachPlaceOnceAndTheCampaignGoesOn) {
+  const std::string folder = testing::TempDir() + "findings/";
+  std::filesystem::remove_all(folder);
+  const std::vector<std::string> args = {
+      "fuzz",    "--scripts",       "300",   "--cache", "paged/2",
+      "--plant", "swap-kv:layer=0", "--out", folder};
+  const ProcessResult found = RunLockstepCommand(args);
+  EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
+  EXPECT_THAT(found.out, HasSubstr("300 scripts"));
+  const auto files = [&] {
+    std::vector<std::string> paths;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      paths.push_back(entry.path());
+    }
+    return paths;
+  };
+  const size_t kept = files().size();
+  EXPECT_GE(kept, 1u);
+  EXPECT_EQ(RunLockstepCommand(args).exit_code, 1);
+  EXPECT_EQ(files().size(), kept) << "the same faults have the same names";
+  for (const std::string& path : files()) {
+    EXPECT_EQ(RunLockstepCommand({"replay", path, "--plant", "swap-kv:layer=0"}).exit_code, 1);
+  }
+}
+
+TEST(FuzzTest, WhatNoTargetHasIsWrongUse) {
+  EXPECT_THAT(RunLockstepCommand({"fuzz", "--target", "cahces"}).err, HasSubstr("choose one of"));
+  const ProcessResult plant =
+      RunLockstepCommand({"fuzz", "--target", "gguf", "--plant", "keep-row", "--scripts", "1"});
+  EXPECT_EQ(plant.exit_code, 2);
+  EXPECT_THAT(plant.err, HasSubstr("it has one, 'other-exception'"));
+  const std::string path = ScriptFile("bad.script", "gguf\n0g\n");
+  EXPECT_THAT(RunLockstepCommand({"replay", path}).err, HasSubstr("line 2: '0g'"));
 }
 
 TEST(ConformTest, TheCorrectExampleConforms) {

@@ -31,8 +31,12 @@ void CheckRunnable(const CacheScript& script, const ScriptSubject& subject,
   }
 }
 
-void PrintFinding(const CacheScript& script, const ScriptFinding& finding) {
+void PrintFindingLine(const ScriptFinding& finding) {
   fmt::print("FOUND after operation {}: [{}] {}\n", finding.op + 1, finding.clause, finding.what);
+}
+
+void PrintFinding(const CacheScript& script, const ScriptFinding& finding) {
+  PrintFindingLine(finding);
   fmt::print("{}", ScriptText(script));
 }
 

@@ -18,7 +18,8 @@ ScriptSubject SubjectFor(std::string_view cache, const std::string& plant);
 void CheckRunnable(const CacheScript& script, const ScriptSubject& subject,
                    const std::string& where);
 
-// The finding and the script that shows it, on standard output.
+// The finding, and with the script that shows it, on standard output.
+void PrintFindingLine(const ScriptFinding& finding);
 void PrintFinding(const CacheScript& script, const ScriptFinding& finding);
 
 }  // namespace lockstep::cli
