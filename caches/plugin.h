@@ -47,18 +47,14 @@
 
 #include <stdint.h>
 
-/* C++ takes any number that a plug-in answers for a value only when it knows the type behind it. */
 #ifdef __cplusplus
-#define LOCKSTEP_KV_STATUS_TYPE : unsigned
 extern "C" {
-#else
-#define LOCKSTEP_KV_STATUS_TYPE
 #endif
 
 /* 2: save, restore, used_blocks, and the flags of these and of concurrent forks. */
 #define LOCKSTEP_KV_ABI_VERSION 2
 
-typedef enum lockstep_kv_status LOCKSTEP_KV_STATUS_TYPE {
+typedef enum lockstep_kv_status {
   LOCKSTEP_KV_OK = 0,
   LOCKSTEP_KV_REFUSED = 1,          /* try_reserve_slot: this run cannot be written in place [R2] */
   LOCKSTEP_KV_OUT_OF_RANGE = 2,     /* layer, position or length that does not exist */

@@ -1,9 +1,6 @@
 // Cache scripts: the first byte names the cache, the others make the script (DecodeScript).
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "caches/digest.h"
 #include "caches/registry.h"
 #include "oracle/faulty_cache.h"
 #include "properties/fuzz/script_judge.h"
@@ -13,24 +10,6 @@
 
 namespace lockstep::fuzz {
 namespace {
-
-// Every layer's length by its place in a block or in the window.
-void AddPhases(const KvCache& cache, int32_t period, DigestBuilder* state) {
-  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
-    const int32_t length = cache.length(layer);
-    state->AddU32(static_cast<uint32_t>(length % period));
-    state->AddU32(length >= period ? 1 : 0);
-  }
-}
-
-// How many blocks have each number of references, and in which order free and used ones lie.
-void AddBlocks(const BlockCounts& blocks, DigestBuilder* state) {
-  constexpr size_t kShape = 8;
-  for (size_t i = 0; i < blocks.references.size() && i < kShape; ++i) {
-    state->AddU32(static_cast<uint32_t>(blocks.references[i]));
-  }
-  state->AddU32(static_cast<uint32_t>(blocks.free_blocks));
-}
 
 class CachesTarget final : public TypedTarget<CacheScript> {
  public:
@@ -71,16 +50,6 @@ class CachesTarget final : public TypedTarget<CacheScript> {
         return std::make_unique<FaultyCache>(make(script), plant);
       };
     }
-    if (!options_.feature) return subject;
-    const int32_t period = std::max({subject.model.block_size, subject.model.window, 1});
-    subject.observe = [this, period](const KvCache& cache, int32_t open) {
-      DigestBuilder state;
-      state.AddU32(static_cast<uint32_t>(period));
-      state.AddU32(static_cast<uint32_t>(open));
-      AddPhases(cache, period, &state);
-      if (const auto blocks = BlockCountsOf(cache)) AddBlocks(*blocks, &state);
-      options_.feature(state.Finish().low);
-    };
     return subject;
   }
 

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 #include "caches/error.h"
 #include "caches/random.h"
@@ -93,18 +92,6 @@ TEST(FuzzTargetsTest, AnUnknownTargetIsAnErrorThatNamesThem) {
     }
   }
   EXPECT_EQ(FuzzTargetOfText("# caches\nverse"), nullptr);
-}
-
-TEST(FuzzTargetsTest, CacheStatesAreFeatures) {
-  std::set<uint64_t> states;
-  const auto target =
-      FuzzTargetNamed("caches").make({.feature = [&](uint64_t state) { states.insert(state); }});
-  target->RunText("cache paged/2 layers=1 heads=1 dim=1 max=8\nclear\n", "text");
-  EXPECT_EQ(states.size(), 1u);
-  target->RunText(
-      "cache paged/2 layers=1 heads=1 dim=1 max=8\nupdate at=0 rows=1\nreserve at=1\nfork\n",
-      "text");
-  EXPECT_EQ(states.size(), 4u) << "a row, an open reservation, a shared block";
 }
 
 }  // namespace

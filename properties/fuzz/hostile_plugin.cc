@@ -46,7 +46,8 @@ constexpr std::array<std::string_view, kLieKinds> kNames = {"none",
                                                             "no-multiple",
                                                             "huge-multiple"};
 
-constexpr auto kNonsense = static_cast<lockstep_kv_status>(77);
+// What the function that answers it has no use for.
+constexpr lockstep_kv_status kNonsense = LOCKSTEP_KV_UNSUPPORTED;
 
 struct State {
   LieKind kind = LieKind::kNone;

@@ -143,8 +143,8 @@ std::optional<FuzzFinding> CheckDecoding(const Case& made, const Tokenizer& toke
     if (tokenizer.kind(id) == TokenKind::kUnknown) return std::nullopt;
   }
   std::string wanted = made.text;
-  constexpr std::string_view kMark = "\xe2\x96\x81";
-  if (!made.vocabulary.byte_level && wanted.find(kMark) != wanted.npos) return std::nullopt;
+  constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
+  if (!made.vocabulary.byte_level && wanted.find(kSpaceMark) != wanted.npos) return std::nullopt;
   const std::string decoded = tokenizer.Decode(ids);
   if (decoded == wanted) return std::nullopt;
   return FuzzFinding{"decoding does not give the text back",

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
 namespace lockstep::runner {
@@ -58,11 +57,6 @@ void Stage::Compare() {
     // What the contract lets everybody read may not throw, whatever the subject is.
     try {
       Take(comparer_.Compare(&sequence, kind(), sequences_.size()));
-      if (subject_.observe) {
-        const auto is_open = [](const Sequence::Open& open) { return !open.positions.empty(); };
-        const auto open = std::ranges::count_if(sequence.open, is_open);
-        subject_.observe(*sequence.subject, static_cast<int32_t>(open));
-      }
     } catch (const std::exception& e) {
       Find("V1", fmt::format("reading the subject throws: {}", e.what()));
     }
