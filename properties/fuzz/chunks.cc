@@ -68,7 +68,8 @@ std::string ChunkTarget::Print(const ChunkInput& input) const {
 
 ChunkInput ChunkTarget::Parse(std::string_view text, std::string_view where) const {
   ChunkInput input;
-  for (int line_number = 1, words = 0; !text.empty(); ++line_number) {
+  int words = 0;
+  for (int line_number = 1; !text.empty(); ++line_number) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     line = line.substr(0, line.find('#'));
@@ -84,6 +85,10 @@ ChunkInput ChunkTarget::Parse(std::string_view text, std::string_view where) con
     } else {
       input.ops.push_back(ParseHex(word, place));
     }
+  }
+  if (words < 2) {
+    throw Error({std::string(where), fmt::format("has no line '{}' and a head after it", word_),
+                 "one operation a line, in hexadecimal digits"});
   }
   return input;
 }

@@ -86,7 +86,9 @@ class Stage {
   Outcome Both(Sequence& s, Call&& call) {
     const Outcome subject = CallSubject([&] { return call(*s.subject, kSubject); });
     if (run_.finding) return outcome_ = Outcome::kOther;
-    if (subject == Outcome::kNoMemory) return outcome_ = subject;  // given up: no call at all
+    // Given up by the probe: no call at all. Without it, a subject that is out of memory is one.
+    const bool given_up = probe_ != nullptr && probe_->GivesUpAt();
+    if (given_up && subject == Outcome::kNoMemory) return outcome_ = subject;
     const Outcome model = OutcomeOf([&] { return call(*s.model, kModel); });
     return outcome_ = Judge(subject, model);
   }
