@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,6 +80,7 @@ enum class Wrong {
   kRollbackForgetsLayer,   // B1: the last layer keeps its rows
   kForkShares,             // B4
   kForkKeepsReserved,      // B4
+  kOutOfMemory,            // M1: a rollback allocates, and fails
   kCount,
 };
 
@@ -163,6 +165,7 @@ class WrongCache : public ForwardingCache {
   }
 
   void Rollback(int32_t length) override {
+    if (wrong_ == Wrong::kOutOfMemory && length == 1) throw std::bad_alloc();
     if (wrong_ == Wrong::kRollbackTooFar) length = std::min(length, current_length());
     const int32_t last = geometry().num_layers - 1;
     KvView view;

@@ -249,7 +249,10 @@ HostilePlugin::HostilePlugin(LieKind kind, int32_t after)
              .commit_slot = CommitSlot,
              .rollback = Rollback,
              .clear = Clear,
-             .fork = Fork} {
+             .fork = Fork,
+             .save = nullptr,
+             .restore = nullptr,
+             .used_blocks = nullptr} {
   g_state = {kind, after, false};
   if (kind == LieKind::kHidesSlots) table_.features = LOCKSTEP_KV_FORKS;
   if (kind == LieKind::kOtherVersion) ++table_.abi_version;

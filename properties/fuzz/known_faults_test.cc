@@ -10,14 +10,13 @@
 #include <set>
 
 #include "caches/registry.h"
+#include "caches/test_paths.h"
 #include "oracle/faulty_cache.h"
 #include "properties/script.h"
 #include "properties/script_runner.h"
 
 namespace lockstep {
 namespace {
-
-const std::filesystem::path kFolder = LOCKSTEP_SOURCE_DIR "/properties/fuzz";
 
 // By file name.
 std::map<std::string, std::string> FilesOf(const std::filesystem::path& folder) {
@@ -32,7 +31,7 @@ std::map<std::string, std::string> FilesOf(const std::filesystem::path& folder) 
 
 std::map<std::string, CacheScript> KnownFaults() {
   std::map<std::string, CacheScript> scripts;
-  for (const auto& [name, text] : FilesOf(kFolder / "scripts")) {
+  for (const auto& [name, text] : FilesOf(SourceDir() + "/properties/fuzz/scripts")) {
     scripts[name] = ParseScript(text, name);
     EXPECT_TRUE(text.starts_with("# ")) << name << " does not say what it is about";
   }
