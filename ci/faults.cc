@@ -45,7 +45,7 @@ CampaignOptions OptionsFrom(const Flags& flags) {
   CampaignOptions options;
   options.workbench = {
       flags.root,
-      flags.folder,
+      std::filesystem::absolute(flags.folder).string(),
       {"-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_WERROR=ON",
        "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT, "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold",
        "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
@@ -158,7 +158,8 @@ ExitCode RunMutants(const Flags& flags) {
   for (const std::string& check : flags.checks) command += " --check " + check;
   for (const FaultResult& r : result.results) {
     if (r.verdict != Verdict::kMissed && r.verdict != Verdict::kTimedOut) continue;
-    const EquivalentMutant* known = FindEquivalent(r.fault, equivalent);
+    const EquivalentMutant* known =
+        r.verdict == Verdict::kMissed ? FindEquivalent(r.fault, equivalent) : nullptr;
     fmt::print("\n{} {}: {}\n  {}\n", r.fault.name, VerdictName(r.verdict), r.fault.says,
                known == nullptr ? "not explained" : "equivalent: " + known->why);
   }

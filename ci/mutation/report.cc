@@ -82,7 +82,7 @@ Score ScoreOfMutants(const std::vector<FaultResult>& mutants,
   for (const FaultResult& result : mutants) {
     if (result.verdict == Verdict::kDoesNotBuild) {
       ++score.does_not_build;
-    } else if (result.verdict != Verdict::kCaught &&
+    } else if (result.verdict == Verdict::kMissed &&
                FindEquivalent(result.fault, equivalent) != nullptr) {
       ++score.equivalent;
     } else {
@@ -115,7 +115,7 @@ Table MutantTable(const std::vector<FaultResult>& results,
     if (r.verdict == Verdict::kDoesNotBuild) continue;
     std::string by = r.test.empty() ? r.check : fmt::format("{}: {}", r.check, r.test);
     const EquivalentMutant* known = FindEquivalent(r.fault, equivalent);
-    if (r.verdict != Verdict::kCaught && known != nullptr) by = "equivalent: " + known->why;
+    if (r.verdict == Verdict::kMissed && known != nullptr) by = "equivalent: " + known->why;
     table.rows.push_back(
         {r.fault.name, r.fault.class_name, r.fault.says, std::string(VerdictName(r.verdict)), by});
   }
