@@ -61,7 +61,11 @@ pid_t Start(const ProcessRequest& request) {
   posix_spawn_file_actions_addchdir_np(&actions, request.folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  // Signals as at a program's start: a shell's background jobs ignore some, and so would tests.
+  sigset_t all;
+  sigfillset(&all);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
   posix_spawnattr_setpgroup(&attributes, 0);
   pid_t child = 0;
   const int failed = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
