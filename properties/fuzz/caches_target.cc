@@ -1,6 +1,9 @@
 // Cache scripts: the first byte names the cache, the others make the script (DecodeScript).
 #include <fmt/format.h>
 
+#include <bit>
+
+#include "caches/digest.h"
 #include "caches/registry.h"
 #include "oracle/faulty_cache.h"
 #include "properties/fuzz/script_judge.h"
@@ -31,7 +34,9 @@ class CachesTarget final : public TypedTarget<CacheScript> {
   }
 
   std::optional<FuzzFinding> Judge(const CacheScript& script) const override {
-    const auto finding = RunScript(script, Subject(script.cache)).finding;
+    const ScriptRun run = RunScript(script, Subject(script.cache));
+    if (options_.feature) CountStates(script, run.counts);
+    const auto& finding = run.finding;
     if (!finding) return std::nullopt;
     const ScriptOp& op = script.ops.at(static_cast<size_t>(finding->op));
     return FuzzFinding{
@@ -41,6 +46,26 @@ class CachesTarget final : public TypedTarget<CacheScript> {
 
   CacheScript ShrinkInput(CacheScript script, const InputJudge& judge) const override {
     return ShrinkScript(script, ScriptJudgeOf(judge));
+  }
+
+  // Which classes of positions and of sequences of operations each cache was in, and how often to
+  // the nearest power of two.
+  void CountStates(const CacheScript& script, const ScriptCounts& counts) const {
+    const auto count = [&](std::span<const int64_t> classes, uint32_t kind) {
+      for (size_t i = 0; i < classes.size(); ++i) {
+        if (classes[i] == 0) continue;
+        DigestBuilder state;
+        state.AddText(script.cache);
+        state.AddU32(kind);
+        state.AddU32(static_cast<uint32_t>(i));
+        state.AddU32(static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(classes[i]))));
+        options_.feature(state.Finish().low);
+      }
+    };
+    count(counts.positions, 0);
+    count(counts.sequences, 1);
+    const int64_t outcomes[] = {counts.exhausted, counts.restored, counts.forked};
+    count(outcomes, 2);
   }
 
   ScriptSubject Subject(const std::string& name) const {

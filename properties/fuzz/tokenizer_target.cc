@@ -19,6 +19,7 @@ constexpr size_t kHeadBytes = 2;        // kind, flags
 constexpr size_t kOpBytes = 3;          // what, left, right
 constexpr uint64_t kTextFrom = 0xc0;    // operations from here on are text: as it stands,
 constexpr uint64_t kPiecesFrom = 0xe0;  // or each byte one of kPieces
+constexpr size_t kTokenBytesMax = 256;  // else a token of itself twice, 30 times, is a gigabyte
 
 constexpr std::array<std::string_view, 8> kPres = {"gpt-2", "gpt-2",  "gpt-2",   "llama-bpe",
                                                    "qwen2", "smollm", "default", "llama3"};
@@ -94,6 +95,7 @@ void AddToken(const Chunk& op, uint64_t flags, SmallVocabulary* v) {
   };
   const uint64_t what = NumberAt(op, 0, 1) % 8;
   const SmallVocabulary::Token left = pick(1), right = pick(2);
+  if (left.text.size() + right.text.size() > kTokenBytesMax) return;
   const bool plain = left.kind == TokenKind::kNormal && right.kind == TokenKind::kNormal;
   SmallVocabulary::Token joined{left.text + right.text, TokenKind::kNormal, 0};
   if (what == 6) joined.kind = TokenKind::kUserDefined;

@@ -63,8 +63,7 @@ std::vector<WriteSet::Place> WriteSet::PlacesOf(std::span<const Sequence> sequen
     }
   }
   std::ranges::sort(places);
-  const auto repeated = std::ranges::unique(places);
-  places.erase(repeated.begin(), repeated.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
   return places;
 }
 
