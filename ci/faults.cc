@@ -100,7 +100,7 @@ ExitCode RunPlant(const Flags& flags) {
       TableMarkdown(ClassTable(result.results)) + "\n" + TableMarkdown(FaultTable(result.results)));
 }
 
-// Every source file of caches/, tests and examples aside.
+// Every source file of caches/; tests, what they are made of, and examples aside.
 std::vector<std::string> MutatedFiles(const Flags& flags) {
   if (!flags.files.empty()) return flags.files;
   std::vector<std::string> files;
@@ -108,7 +108,8 @@ std::vector<std::string> MutatedFiles(const Flags& flags) {
     const std::string path = std::filesystem::relative(entry.path(), flags.root).string();
     const std::string extension = entry.path().extension().string();
     const bool is_test = path.find("_test") != path.npos || path.starts_with("caches/contract/") ||
-                         path.starts_with("caches/examples/");
+                         path.starts_with("caches/examples/") || path.starts_with("caches/test_") ||
+                         path.starts_with("caches/failing_new");
     if ((extension == ".cc" || extension == ".h") && !is_test) files.push_back(path);
   }
   std::ranges::sort(files);
