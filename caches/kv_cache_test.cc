@@ -64,6 +64,13 @@ TEST(GeometryTest, U7SizesThatOverflowAreRefused) {
   }
 }
 
+TEST(GeometryTest, U7TheLargestSizeThatFitsIsTaken) {
+  // 2^61 floats are 2^63 bytes, one more than the largest offset.
+  EXPECT_THROW(CheckGeometry({1, 1 << 16, 1 << 15, 1 << 30}), std::invalid_argument);
+  EXPECT_NO_THROW(CheckGeometry({1, 1 << 16, 1 << 15, (1 << 30) - 1}));
+  EXPECT_NO_THROW(CheckGeometry({(1 << 30) - 1, 1 << 16, 1 << 15, 1}));
+}
+
 // X1, written out: L, H, D, then for each layer the length, K rows, V rows as floats.
 TEST(CacheDigestTest, X1IsTheDocumentedSerialisation) {
   SimpleKvCache cache(kGeometry);
