@@ -89,8 +89,8 @@ static lockstep_kv_status update_through_scratch(cache* c, int32_t at, const int
   static int calls;
   const size_t elements = (size_t)n * c->stride;
   memcpy(scratch, keys, elements * sizeof *keys);
-  if (++calls % 8 == 0) { /* not always: it takes long. Asleep, so that the other thread writes. */
-    const struct timespec pause = {0, 200000};
+  if (++calls % 4 == 0) { /* not always: it takes long. Asleep, so that the other thread writes. */
+    const struct timespec pause = {0, 1000000};
     nanosleep(&pause, NULL);
   }
   return update(c, at, positions, n, scratch, values);
