@@ -3,6 +3,7 @@
 
 #include "caches/check.h"
 #include "caches/error.h"
+#include "properties/ddmin.h"
 #include "properties/script_runner.h"
 #include "properties/simpler_scripts.h"
 
@@ -60,18 +61,14 @@ class Shrinker {
         simpler, [this](const CacheScript& s) { return tries_ < tries_max_ && Try(s); });
   }
 
-  // Chunks of falling size, from the end: later operations are the likeliest to be needless.
   void RemoveOperations() {
-    for (size_t chunk = std::max<size_t>(best_.ops.size() / 2, 1); chunk > 0; chunk /= 2) {
-      for (size_t end = best_.ops.size(); end > 0;) {
-        const size_t begin = end > chunk ? end - chunk : 0;
-        CacheScript candidate = best_;
-        candidate.ops.erase(candidate.ops.begin() + static_cast<std::ptrdiff_t>(begin),
-                            candidate.ops.begin() + static_cast<std::ptrdiff_t>(end));
-        const bool removed = !candidate.ops.empty() && Try(candidate);
-        end = std::min(removed ? best_.ops.size() : begin, begin);
-      }
-    }
+    std::vector<ScriptOp> ops = best_.ops;
+    RemoveNeedless(&ops, [this](const std::vector<ScriptOp>& left) -> std::optional<size_t> {
+      CacheScript candidate = best_;
+      candidate.ops = left;
+      if (!Try(candidate)) return std::nullopt;
+      return best_.ops.size();
+    });
   }
 
   const ScriptJudge& judge_;
