@@ -105,4 +105,13 @@ void WriteWholeFile(const std::string& path, std::span<const std::byte> bytes) {
   Fail(path, "write it", kWriteRemedy);
 }
 
+std::string ReadWholeTextFile(const std::string& path) {
+  const std::vector<std::byte> bytes = ReadWholeFile(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void WriteWholeTextFile(const std::string& path, std::string_view text) {
+  WriteWholeFile(path, std::as_bytes(std::span(text)));
+}
+
 }  // namespace lockstep

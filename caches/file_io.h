@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -12,9 +13,13 @@ namespace lockstep {
 // The bytes of a regular file. Error when it cannot be read.
 std::vector<std::byte> ReadWholeFile(const std::string& path);
 
+// The same as text.
+std::string ReadWholeTextFile(const std::string& path);
+
 // Writes the file all or nothing: beside it under a temporary name, flushed to the disk, then
 // renamed over `path`. On an Error the old file is untouched and the temporary one is removed.
 void WriteWholeFile(const std::string& path, std::span<const std::byte> bytes);
+void WriteWholeTextFile(const std::string& path, std::string_view text);
 
 }  // namespace lockstep
 

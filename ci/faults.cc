@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "caches/error.h"
@@ -69,8 +70,7 @@ ExitCode Finish(const Flags& flags, const CampaignResult& result, const Score& s
   const std::string text = ScoreText(score, result);
   fmt::print("\n{}repeat: {}\n", text, command);
   if (!flags.json.empty()) {
-    const std::string json = ResultsJson(result.results);
-    WriteWholeFile(flags.json, std::as_bytes(std::span(json)));
+    WriteWholeTextFile(flags.json, ResultsJson(result.results));
   }
   if (!flags.markdown.empty()) {
     const std::string page = fmt::format("```\n$ {}\n{}```\n\n{}", command, text, tables);
@@ -117,22 +117,27 @@ std::vector<std::string> MutatedFiles(const Flags& flags) {
 }
 
 std::vector<Planting> PlantMutants(const Flags& flags, size_t* population) {
-  std::vector<Planting> all;
+  struct Place {
+    std::string file;
+    Mutant mutant;
+  };
+  std::map<std::string, std::string> texts;  // by file
+  std::vector<Place> all;
   for (const std::string& file : MutatedFiles(flags)) {
-    const std::string text = ReadTextFile(flags.root + "/" + file);
-    for (const Mutant& mutant : FindMutants(text)) {
-      const std::string edited = ApplyMutant(mutant, text);
-      Fault fault{.name = fmt::format("{}:{}", file, mutant.line),
-                  .class_name = mutant.operator_name,
-                  .edit = {file, TrimmedLine(text, mutant.line), TrimmedLine(edited, mutant.line)}};
-      fault.says = fmt::format("`{}` becomes `{}`", fault.edit.before, fault.edit.after);
-      all.push_back({fault, edited});
-    }
+    texts[file] = ReadWholeTextFile(flags.root + "/" + file);
+    for (const Mutant& mutant : FindMutants(texts[file])) all.push_back({file, mutant});
   }
   *population = all.size();
   std::vector<Planting> chosen;
   for (const size_t i : Sample(all.size(), static_cast<size_t>(flags.count), flags.seed)) {
-    chosen.push_back(all[i]);
+    const auto& [file, mutant] = all[i];
+    const std::string& text = texts[file];
+    const std::string edited = ApplyMutant(mutant, text);
+    Fault fault{.name = fmt::format("{}:{}", file, mutant.line),
+                .class_name = mutant.operator_name,
+                .edit = {file, TrimmedLine(text, mutant.line), TrimmedLine(edited, mutant.line)}};
+    fault.says = fmt::format("`{}` becomes `{}`", fault.edit.before, fault.edit.after);
+    chosen.push_back({fault, edited});
   }
   return chosen;
 }
@@ -172,7 +177,7 @@ ExitCode RunCheck(const Flags& flags) {
   const std::vector<Fault> faults = ReadFaults(flags.catalogue());
   std::vector<std::string> problems = CheckCatalogue(faults, flags.root);
   for (const EquivalentMutant& mutant : ReadEquivalentMutants(flags.catalogue())) {
-    const std::string text = ReadTextFile(flags.root + "/" + mutant.file);
+    const std::string text = ReadWholeTextFile(flags.root + "/" + mutant.file);
     if (text.find(mutant.line) != text.npos) continue;
     problems.push_back(
         fmt::format("equivalent.toml: {} has no line '{}'", mutant.file, mutant.line));

@@ -61,11 +61,9 @@ std::string ReplaceSection(std::string_view page, std::string_view name, std::st
 }
 
 void ReplaceSectionOfFile(const std::string& path, std::string_view name, std::string_view body) {
-  std::vector<std::byte> bytes;
-  if (std::filesystem::exists(path)) bytes = ReadWholeFile(path);
-  const std::string page =
-      ReplaceSection({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name, body);
-  WriteWholeFile(path, std::as_bytes(std::span(page)));
+  std::string page;
+  if (std::filesystem::exists(path)) page = ReadWholeTextFile(path);
+  WriteWholeTextFile(path, ReplaceSection(page, name, body));
 }
 
 }  // namespace lockstep

@@ -85,7 +85,7 @@ ConformResult RunKit(const ConformFlags& flags, std::shared_ptr<const PluginLibr
 }
 
 void WriteText(const std::string& path, const std::string& text) {
-  if (!path.empty()) WriteWholeFile(path, std::as_bytes(std::span(text)));
+  if (!path.empty()) WriteWholeTextFile(path, text);
 }
 
 ExitCode RunConform(const ConformFlags& flags) {

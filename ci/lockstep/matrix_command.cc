@@ -236,7 +236,7 @@ void PrintTable(const MatrixResult& result) {
 }
 
 void WriteText(const std::string& path, const std::string& text) {
-  if (!path.empty()) WriteWholeFile(path, std::as_bytes(std::span(text)));
+  if (!path.empty()) WriteWholeTextFile(path, text);
 }
 
 ExitCode CodeOf(MatrixOutcome outcome) {

@@ -20,11 +20,6 @@ namespace {
 // This binary, as the system knows it.
 constexpr const char* kSelf = "/proc/self/exe";
 
-std::string TextOf(const std::string& path) {
-  const std::vector<std::byte> bytes = ReadWholeFile(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // `given`, or the first of these beside the binary that exists; else empty.
 std::string FindBeside(const std::string& given, std::initializer_list<const char*> names) {
   if (!given.empty()) return given;
@@ -117,7 +112,7 @@ std::vector<OutsideDigests> CompilerRows(const std::string& path) {
   }
   std::vector<OutsideDigests> rows;
   std::string_view text_left;
-  const std::string text = TextOf(file);
+  const std::string text = ReadWholeTextFile(file);
   text_left = text;
   for (int number = 1; !text_left.empty(); ++number) {
     const std::string line(text_left.substr(0, text_left.find('\n')));
@@ -133,7 +128,7 @@ std::vector<OutsideDigests> Aarch64Rows(const std::string& path) {
     return {{.axis = MatrixAxis::kIsa, .value = "aarch64", .unavailable = "run ci/aarch64"}};
   }
   std::map<std::string, std::vector<DigestLine>> by_kernels;
-  for (DigestLine& line : ParseDigestLines(file, TextOf(file))) {
+  for (DigestLine& line : ParseDigestLines(file, ReadWholeTextFile(file))) {
     by_kernels[line.kernels].push_back(line);
   }
   std::vector<OutsideDigests> rows;

@@ -11,11 +11,21 @@
 #include <thread>
 
 #include "caches/error.h"
+#include "caches/file_io.h"
 
 namespace lockstep::mutation {
 namespace {
 
 constexpr double kBuildSecondsMax = 900;
+constexpr std::string_view kScripts = "fuzz";  // the check that prints a shrunk script
+
+std::vector<std::string> TargetsOf(const std::vector<Check>& suite) {
+  std::vector<std::string> targets;
+  for (const Check& check : suite) {
+    targets.insert(targets.end(), check.targets.begin(), check.targets.end());
+  }
+  return targets;
+}
 
 // One copy of the tree, and the faults that are planted in it.
 class Bench {
@@ -31,11 +41,7 @@ class Bench {
       return !options_.checks.empty() && std::ranges::count(options_.checks, check.name) == 0;
     });
     Note("building without a fault");
-    std::vector<std::string> targets;
-    for (const Check& check : *suite) {
-      targets.insert(targets.end(), check.targets.begin(), check.targets.end());
-    }
-    if (!workbench_.Build(targets, 0, false).ok) return "the build: " + workbench_.log();
+    if (!workbench_.Build(TargetsOf(*suite), 0, false).ok) return "the build: " + workbench_.log();
     for (Check& check : *suite) {
       Note("without a fault: " + check.name);
       const ProcessEnd end = workbench_.Run(check, 600);
@@ -47,11 +53,7 @@ class Bench {
 
   // Builds what Baseline of another bench has measured.
   void Prepare(const std::vector<Check>& suite) {
-    std::vector<std::string> targets;
-    for (const Check& check : suite) {
-      targets.insert(targets.end(), check.targets.begin(), check.targets.end());
-    }
-    if (workbench_.Build(targets, 0, false).ok) return;
+    if (workbench_.Build(TargetsOf(suite), 0, false).ok) return;
     throw Error({"the copy of the tree", "does not build a second time", workbench_.log()});
   }
 
@@ -64,7 +66,7 @@ class Bench {
     const bool builds = RunSuite(suite);
     if (builds && options_.asks_reference) AskReference(suite);
     if (builds && options_.asks_scripts && fault.edit.file.starts_with("caches/") &&
-        result_.script_ops == 0) {
+        result_.script_ops == 0 && result_.check != kScripts) {
       AskScripts(suite);
     }
     workbench_.Restore(fault.edit.file);
@@ -132,7 +134,7 @@ class Bench {
   }
 
   void AskScripts(const std::vector<Check>& suite) {
-    if (Ask(FindCheck(suite, "fuzz")) != Answer::kFails) return;
+    if (Ask(FindCheck(suite, kScripts)) != Answer::kFails) return;
     result_.script_ops = ReadFailure(workbench_.log()).script_ops;
   }
 
@@ -200,7 +202,8 @@ std::string_view VerdictName(Verdict verdict) {
 std::vector<Planting> PlantAll(const std::vector<Fault>& faults, const std::string& root) {
   std::vector<Planting> plantings;
   for (const Fault& fault : faults) {
-    plantings.push_back({fault, ApplyEdit(fault.edit, ReadTextFile(root + "/" + fault.edit.file))});
+    plantings.push_back(
+        {fault, ApplyEdit(fault.edit, ReadWholeTextFile(root + "/" + fault.edit.file))});
   }
   return plantings;
 }

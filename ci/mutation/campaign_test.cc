@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "caches/error.h"
+#include "caches/file_io.h"
 #include "ci/mutation/report.h"
 
 namespace lockstep::mutation {
@@ -118,7 +119,7 @@ TEST_F(CampaignTest, TheTreeItselfIsNeverTouchedAndTwoJobsAgree) {
   for (const FaultResult& result : results) {
     EXPECT_EQ(result.verdict, Verdict::kCaught) << result.fault.name;
   }
-  EXPECT_EQ(ReadTextFile(tree_ + "/sum.cc"), kSum);
+  EXPECT_EQ(ReadWholeTextFile(tree_ + "/sum.cc"), kSum);
 }
 
 TEST_F(CampaignTest, NothingIsJudgedWhenACheckFailsWithoutAFault) {

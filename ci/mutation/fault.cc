@@ -153,8 +153,7 @@ std::vector<std::string> CheckCatalogue(const std::vector<Fault>& faults, const 
       ++counts[fault.class_name];
     }
     try {
-      const std::vector<std::byte> bytes = ReadWholeFile(root + "/" + fault.edit.file);
-      ApplyEdit(fault.edit, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      ApplyEdit(fault.edit, ReadWholeTextFile(root + "/" + fault.edit.file));
     } catch (const Error& error) {
       problems.push_back(fmt::format("{}: {}", fault.name, error.what()));
     }

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "caches/error.h"
-#include "caches/file_io.h"
 #include "engine/stopwatch.h"
 
 namespace lockstep::mutation {
@@ -103,11 +102,6 @@ ProcessEnd RunProcess(const ProcessRequest& request) {
   end.kind = WIFSIGNALED(status) ? ProcessEnd::Kind::kSignal : ProcessEnd::Kind::kExited;
   end.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   return end;
-}
-
-std::string ReadTextFile(const std::string& path) {
-  const std::vector<std::byte> bytes = ReadWholeFile(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace lockstep::mutation

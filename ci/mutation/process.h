@@ -28,8 +28,6 @@ struct ProcessEnd {
 // process group) are killed. Throws Error when it cannot be started.
 ProcessEnd RunProcess(const ProcessRequest& request);
 
-std::string ReadTextFile(const std::string& path);  // throws Error
-
 }  // namespace lockstep::mutation
 
 #endif  // LOCKSTEP_CI_MUTATION_PROCESS_H_

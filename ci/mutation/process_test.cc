@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "caches/error.h"
+#include "caches/file_io.h"
 
 namespace lockstep::mutation {
 namespace {
@@ -30,7 +31,7 @@ TEST_F(ProcessTest, ExitCodeOutputAndFolder) {
   EXPECT_EQ(end.kind, ProcessEnd::Kind::kExited);
   EXPECT_EQ(end.code, 3);
   EXPECT_FALSE(end.ok());
-  EXPECT_EQ(ReadTextFile(folder_ + "/log"), "out\nerr\n");
+  EXPECT_EQ(ReadWholeTextFile(folder_ + "/log"), "out\nerr\n");
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/here"));
   EXPECT_TRUE(RunProcess(Shell("true")).ok());
 }

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 
 #include "caches/error.h"
-#include "ci/mutation/process.h"
+#include "caches/file_io.h"
+#include "properties/script.h"
 
 namespace lockstep::mutation {
 namespace {
@@ -24,13 +24,20 @@ std::vector<Check> Commands() {
   };
 }
 
+bool IsOperation(std::string_view word) {
+  for (int kind = 0; kind < kScriptOpKinds; ++kind) {
+    if (word == ScriptOpName(static_cast<ScriptOpKind>(kind))) return true;
+  }
+  return false;
+}
+
 std::string_view FolderOf(std::string_view path) { return path.substr(0, path.find('/')); }
 
 }  // namespace
 
 std::vector<Check> ReadSuite(const std::string& checks_file) {
   std::vector<Check> suite;
-  std::istringstream lines(ReadTextFile(checks_file));
+  std::istringstream lines(ReadWholeTextFile(checks_file));
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     const size_t blank = line.find(' ');
@@ -90,9 +97,6 @@ std::vector<Check> InOrder(const std::vector<Check>& suite, std::string_view fil
 }
 
 Failure ReadFailure(std::string_view log) {
-  static constexpr std::array<std::string_view, 13> kOperations = {
-      "update", "reserve", "write",  "commit", "abandon", "rollback", "clear",
-      "fork",   "end",     "switch", "save",   "restore", "read"};
   Failure failure;
   bool in_script = false;
   bool script_seen = false;
@@ -107,7 +111,7 @@ Failure ReadFailure(std::string_view log) {
       in_script = script_seen = true;
       continue;
     }
-    in_script = in_script && std::ranges::count(kOperations, line.substr(0, line.find(' '))) != 0;
+    in_script = in_script && IsOperation(line.substr(0, line.find(' ')));
     failure.script_ops += in_script ? 1 : 0;
   }
   return failure;

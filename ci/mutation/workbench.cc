@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 void WriteText(const std::string& path, const std::string& text) {
   fs::create_directories(fs::path(path).parent_path());
-  WriteWholeFile(path, std::as_bytes(std::span(text)));
+  WriteWholeTextFile(path, text);
 }
 
 // The last lines of a log, for an error.
@@ -32,7 +32,7 @@ std::set<std::string> FilesOf(const std::string& root, const std::string& log) {
                                      .log = log});
   if (!end.ok()) throw Error({root, "is no git checkout", "give the root of a clone of lockstep"});
   std::set<std::string> files;
-  std::istringstream lines(ReadTextFile(log));
+  std::istringstream lines(ReadWholeTextFile(log));
   for (std::string line; std::getline(lines, line);) {
     if (fs::is_regular_file(root + "/" + line)) files.insert(line);
   }
@@ -51,8 +51,8 @@ void CopyFiles(const std::set<std::string>& files, const std::string& from, cons
   for (const fs::path& path : gone) fs::remove(path);
   for (const std::string& file : files) {
     const std::string target = to + "/" + file;
-    const std::string text = ReadTextFile(from + "/" + file);
-    if (fs::exists(target) && ReadTextFile(target) == text) continue;
+    const std::string text = ReadWholeTextFile(from + "/" + file);
+    if (fs::exists(target) && ReadWholeTextFile(target) == text) continue;
     WriteText(target, text);
     fs::permissions(target, fs::status(from + "/" + file).permissions());
   }
@@ -83,7 +83,7 @@ void Workbench::Overwrite(const std::string& file, const std::string& text) {
 }
 
 void Workbench::Restore(const std::string& file) {
-  Overwrite(file, ReadTextFile(root_ + "/" + file));
+  Overwrite(file, ReadWholeTextFile(root_ + "/" + file));
 }
 
 Workbench::Built Workbench::Build(const std::vector<std::string>& targets, double seconds_max,
@@ -107,6 +107,6 @@ ProcessEnd Workbench::Run(const Check& check, double seconds_max) {
   return RunProcess({.argv = argv, .folder = folder, .log = log_path_, .seconds_max = seconds_max});
 }
 
-std::string Workbench::log() const { return ReadTextFile(log_path_); }
+std::string Workbench::log() const { return ReadWholeTextFile(log_path_); }
 
 }  // namespace lockstep::mutation
