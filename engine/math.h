@@ -9,6 +9,10 @@
 
 namespace lockstep {
 
+// Of engine/ARITHMETIC.md: goes up with every change of a bit that the text defines, and then all
+// golden files are recorded anew.
+inline constexpr int32_t kArithmeticVersion = 1;
+
 // e^x in binary32, at most 1 ulp from the true value. Limits are stated in ARITHMETIC.md.
 float CanonicalExp(float x);
 

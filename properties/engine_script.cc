@@ -73,7 +73,17 @@ std::optional<std::string_view> NextLine(std::string_view* text) {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view where) : text_(text), where_(where) {}
+  Parser(std::string_view text, std::string_view where, int32_t first_line)
+      : text_(text), where_(where), line_(first_line - 1) {}
+
+  std::vector<EngineOp> ParseOps() {
+    while (const auto line = NextLine(&text_)) {
+      ++line_;
+      std::string_view rest = *line;
+      if (const auto first = Next(&rest, kBlanks)) script_.ops.push_back(ParseOp(*first, rest));
+    }
+    return std::move(script_.ops);
+  }
 
   EngineScript Parse() {
     bool headed = false;
@@ -223,7 +233,7 @@ class Parser {
 
   std::string_view text_;
   std::string_view where_;
-  int line_ = 0;
+  int32_t line_;
   EngineScript script_;
 };
 
@@ -259,7 +269,12 @@ std::string EngineScriptText(const EngineScript& script) {
 }
 
 EngineScript ParseEngineScript(std::string_view text, std::string_view where) {
-  return Parser(text, where).Parse();
+  return Parser(text, where, 1).Parse();
+}
+
+std::vector<EngineOp> ParseEngineOps(std::string_view text, std::string_view where,
+                                     int32_t first_line) {
+  return Parser(text, where, first_line).ParseOps();
 }
 
 bool IsEngineScript(std::string_view text) {

@@ -87,6 +87,10 @@ std::string EngineOpText(const EngineOp& op);
 // outside [1, 512] (max), [1, 4096] (step), [1, 64] (threads), [0, 4096] (blocks).
 EngineScript ParseEngineScript(std::string_view text, std::string_view where);
 
+// Operations alone, one a line; `first_line` is the number of the text's first line in `where`.
+std::vector<EngineOp> ParseEngineOps(std::string_view text, std::string_view where,
+                                     int32_t first_line = 1);
+
 // Whether the text is an engine script, by its first word that is no comment.
 bool IsEngineScript(std::string_view text);
 

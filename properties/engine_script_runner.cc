@@ -11,7 +11,6 @@
 #include "caches/block_pool.h"
 #include "caches/cache_file.h"
 #include "caches/paged_kv_cache.h"
-#include "caches/random.h"
 #include "engine/kernels.h"
 #include "oracle/faulty_cache.h"
 #include "properties/engine_state.h"
@@ -93,15 +92,12 @@ class Runner {
   // greedy one where that is known and wanted.
   StepPart PartOf(int32_t s, int32_t count, int32_t seed, bool greedy, uint64_t salt = 0) {
     const EngineSequence& sequence = state_.At(s);
-    const auto vocab = static_cast<uint32_t>(state_.model().config().vocab_size);
-    Random random = Random(static_cast<uint64_t>(seed)).Split(static_cast<uint64_t>(s)).Split(salt);
-    StepPart part{.sequence = s};
-    for (int32_t i = 0; i < count; ++i) {
-      const auto token = static_cast<int32_t>(random.Below(vocab));
-      part.tokens.push_back(i == 0 && greedy && sequence.next >= 0 ? sequence.next : token);
-      part.positions.push_back(sequence.reference->length() + i);
-    }
-    return part;
+    return SeededPart({.sequence = s,
+                       .seed = seed,
+                       .salt = salt,
+                       .count = count,
+                       .greedy = greedy ? sequence.next : -1},
+                      sequence.reference->length(), state_.model().config().vocab_size);
   }
 
   void Prefill(const EngineOp& op, int32_t s) {

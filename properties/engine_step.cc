@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "caches/random.h"
 #include "oracle/faulty_cache.h"
 
 namespace lockstep {
@@ -23,6 +24,19 @@ std::unique_ptr<KvCache> OnPath(KvCache& cache, int32_t path) {
 }
 
 }  // namespace
+
+StepPart SeededPart(const TokenChoice& choice, int32_t length, int32_t vocab_size) {
+  Random random = Random(static_cast<uint64_t>(choice.seed))
+                      .Split(static_cast<uint64_t>(choice.sequence))
+                      .Split(choice.salt);
+  StepPart part{.sequence = choice.sequence};
+  for (int32_t i = 0; i < choice.count; ++i) {
+    const auto token = static_cast<int32_t>(random.Below(static_cast<uint32_t>(vocab_size)));
+    part.tokens.push_back(i == 0 && choice.greedy >= 0 ? choice.greedy : token);
+    part.positions.push_back(length + i);
+  }
+  return part;
+}
 
 std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,
                                           std::span<const int32_t> max_step_rows, int32_t room) {

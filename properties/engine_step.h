@@ -25,6 +25,18 @@ struct StepPart {
   std::vector<int32_t> positions = {};
 };
 
+// Which tokens a step of a script appends: by seed, sequence and salt.
+struct TokenChoice {
+  int32_t sequence = 0;
+  int32_t seed = 0;
+  uint64_t salt = 0;
+  int32_t count = 0;
+  int32_t greedy = -1;  // the first one, unless it is negative
+};
+
+// Behind `length` rows of its sequence.
+StepPart SeededPart(const TokenChoice& choice, int32_t length, int32_t vocab_size);
+
 // Rows [first, first + count) of one sequence in one internal step.
 struct StepCut {
   int32_t first = 0;
