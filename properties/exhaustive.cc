@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "caches/check.h"
+#include "caches/registry.h"
 #include "properties/runner/run.h"
 
 namespace lockstep {
@@ -20,10 +21,10 @@ std::vector<std::vector<int32_t>> PositionLists(int32_t max_length) {
   return lists;
 }
 
-// The next script in lexicographic order: counts up `at`, last place first. Returns the place that
-// changed, or -1 after the last one.
-int32_t Next(std::vector<size_t>* at, size_t letters) {
-  for (size_t place = at->size(); place-- > 0;) {
+// The next script in lexicographic order: counts up `at`, last place first, down to `fixed`.
+// Returns the place that changed, or -1 after the last one.
+int32_t Next(std::vector<size_t>* at, size_t letters, size_t fixed) {
+  for (size_t place = at->size(); place-- > fixed;) {
     if (++(*at)[place] < letters) return static_cast<int32_t>(place);
     (*at)[place] = 0;
   }
@@ -31,6 +32,12 @@ int32_t Next(std::vector<size_t>* at, size_t letters) {
 }
 
 }  // namespace
+
+CacheScript TinyScope(const std::string& cache) {
+  const CacheSpec spec = ParseCacheSpec(cache);
+  const int32_t dim = spec.head_dim_multiple == 1 ? 2 : spec.head_dim_multiple;
+  return {.cache = cache, .geometry = {2, 1, dim, 2}, .blocks = 0, .ops = {}};
+}
 
 std::vector<ScriptOp> ExhaustiveAlphabet(const CacheScript& scope) {
   const KvGeometry& g = scope.geometry;
@@ -60,14 +67,20 @@ std::vector<ScriptOp> ExhaustiveAlphabet(const CacheScript& scope) {
 
 ExhaustiveCounts RunExhaustive(const ExhaustiveOptions& options, const ScriptSubject& subject,
                                const std::function<void(int64_t scripts)>& on_progress) {
-  LS_CHECK(options.operations > 0, "{} operations", options.operations);
   const std::vector<ScriptOp> letters = ExhaustiveAlphabet(options.scope);
+  const size_t fixed = options.prefix.size();
+  LS_CHECK(options.operations > 0 && fixed <= static_cast<size_t>(options.operations),
+           "{} operations, a prefix of {}", options.operations, fixed);
   ExhaustiveCounts counts;
   counts.letters = static_cast<int64_t>(letters.size());
   CacheScript script = options.scope;
   script.ops.resize(static_cast<size_t>(options.operations));
   std::vector<size_t> at(script.ops.size());
-  for (int32_t changed = 0; changed >= 0; changed = Next(&at, letters.size())) {
+  for (size_t i = 0; i < fixed; ++i) {
+    at[i] = static_cast<size_t>(options.prefix[i]);
+    LS_CHECK(at[i] < letters.size(), "letter {} of {}", options.prefix[i], letters.size());
+  }
+  for (int32_t changed = 0; changed >= 0; changed = Next(&at, letters.size(), fixed)) {
     for (size_t i = static_cast<size_t>(changed); i < at.size(); ++i) {
       script.ops[i] = letters[at[i]];
       const ScriptOpKind kind = script.ops[i].kind;
@@ -77,7 +90,7 @@ ExhaustiveCounts RunExhaustive(const ExhaustiveOptions& options, const ScriptSub
     ScriptRun run = runner::RunComparingFrom(script, subject, changed);
     counts.run += run.counts;
     ++counts.scripts;
-    counts.covered += options.operations - changed;
+    counts.covered += options.operations - std::max(changed, static_cast<int32_t>(fixed) - 1);
     if (on_progress && counts.scripts % kProgressEvery == 0) on_progress(counts.scripts);
     if (!run.finding) continue;
     counts.script = script;

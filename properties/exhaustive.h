@@ -31,7 +31,14 @@ namespace lockstep {
 struct ExhaustiveOptions {
   CacheScript scope;       // cache, geometry, blocks; its operations are not used
   int32_t operations = 2;  // of a script
+  // Only the scripts that begin with these letters, by index in the alphabet: how the work is cut.
+  // What is covered then counts no shorter script than these letters.
+  std::vector<int32_t> prefix = {};
 };
+
+// The scope that suits the cache: 2 layers of one head, 2 positions, and as few dimensions as its
+// rows can have. Throws Error for an unknown cache.
+CacheScript TinyScope(const std::string& cache);
 
 struct ExhaustiveCounts {
   int64_t letters = 0;  // of the alphabet
@@ -45,7 +52,8 @@ struct ExhaustiveCounts {
 std::vector<ScriptOp> ExhaustiveAlphabet(const CacheScript& scope);
 
 // Stops at the first finding. `on_progress` is called with the scripts that ran, now and then; it
-// may be empty. REQUIRES: operations > 0.
+// may be empty. REQUIRES: operations > 0, and at least as many as the prefix has letters, each of
+// them of the alphabet (LS_CHECK).
 ExhaustiveCounts RunExhaustive(const ExhaustiveOptions& options, const ScriptSubject& subject,
                                const std::function<void(int64_t scripts)>& on_progress = nullptr);
 

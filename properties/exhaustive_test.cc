@@ -78,6 +78,26 @@ TEST(ExhaustiveTest, EveryScriptOfThreeOperationsHolds) {
   ExpectHolds(Scope("quantized/f16+f16/w1", 1, 1, 0), 3);
 }
 
+// What is cut by first letters is the whole: nothing is left out and nothing runs twice.
+TEST(ExhaustiveTest, TheLettersAddUp) {
+  const CacheScript scope = Scope("paged/2", 1, 1, 1);
+  const ScriptSubject subject = RegisteredSubject("paged/2");
+  const ExhaustiveCounts whole = RunExhaustive({.scope = scope, .operations = 3}, subject);
+  ExhaustiveCounts sum;
+  for (int32_t first = 0; first < whole.letters; ++first) {
+    const auto part = RunExhaustive({.scope = scope, .operations = 3, .prefix = {first}}, subject);
+    sum.scripts += part.scripts;
+    sum.covered += part.covered;
+    sum.run += part.run;
+  }
+  EXPECT_EQ(sum.scripts, whole.scripts);
+  EXPECT_EQ(sum.covered, whole.covered);
+  EXPECT_EQ(sum.run.rows_compared, whole.run.rows_compared);
+  const auto one = RunExhaustive({.scope = scope, .operations = 2, .prefix = {1, 2}}, subject);
+  EXPECT_EQ(one.scripts, 1);
+  EXPECT_EQ(one.covered, 1);
+}
+
 TEST(ExhaustiveTest, FullTierLongerScriptsHold) {
   if (!Full()) GTEST_SKIP() << "LOCKSTEP_FULL=1 runs it";
   for (const CacheSpec& spec : AllCaches()) {

@@ -3,22 +3,16 @@
 // targets take bytes. Before anything else a planted fault has to be found: a fuzzer that cannot
 // find it would find nothing.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
-#include "caches/digest.h"
 #include "caches/error.h"
-#include "caches/random.h"
-#include "caches/registry.h"
 #include "ci/lockstep/byte_campaign.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/finding_keeper.h"
-#include "ci/lockstep/script_subject.h"
+#include "ci/lockstep/script_campaign.h"
 #include "engine/stopwatch.h"
-#include "properties/script_builder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -27,6 +21,7 @@ struct FuzzFlags {
   int32_t seconds = 10;
   int32_t scripts = 0;
   int32_t operations = 60;
+  int32_t exhaustive = 0;
   std::string seed = "1";
   std::vector<std::string> caches;
   std::vector<std::string> targets;
@@ -36,24 +31,6 @@ struct FuzzFlags {
   std::string corpus = LOCKSTEP_CORPUS_DEFAULT;
 };
 
-// A number is itself; any other text, a commit hash say, stands for a part of its digest.
-uint64_t SeedOf(const std::string& text) {
-  uint64_t seed = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, seed);
-  if (result.ec == std::errc() && result.ptr == end) return seed;
-  return DigestOfBytes(std::as_bytes(std::span(text))).low;
-}
-
-// Whether a fault that is known to be there is found within a few scripts.
-bool CanaryIsFound(int32_t operations) {
-  const ScriptSubject subject = SubjectFor("simple", "stale-row:layer=0");
-  for (uint64_t seed = 1; seed <= 500; ++seed) {
-    if (RunScript(GenerateScript("simple", seed, operations), subject).finding) return true;
-  }
-  return false;
-}
-
 // How long a target has, by time or by inputs.
 struct Limit {
   int32_t seconds = 0;
@@ -62,108 +39,6 @@ struct Limit {
   bool IsReached(const Stopwatch& watch, int64_t done) const {
     return inputs > 0 ? done >= inputs : watch.seconds() >= seconds;
   }
-};
-
-void ClearProgress(bool live) {
-  if (live) fmt::print(stderr, "\r\033[K");
-}
-
-// Cache scripts: most generated, some of the corpus changed.
-class CachesCampaign {
- public:
-  CachesCampaign(const FuzzFlags& flags, const Limit& limit, FindingKeeper* keeper)
-      : flags_(flags),
-        limit_(limit),
-        keeper_(*keeper),
-        random_(SeedOf(flags.seed)),
-        corpus_(ReadCorpus(flags.corpus, "caches")),
-        changed_(random_.Split(1).Next(), corpus_),
-        live_(isatty(STDERR_FILENO) == 1) {
-    for (const std::string& name : flags.caches) caches_.push_back(name);
-    if (caches_.empty()) {
-      for (const CacheSpec& spec : AllCaches()) caches_.push_back(spec.name);
-    }
-    for (const std::string& name : caches_) subjects_.push_back(SubjectFor(name, flags.plant));
-  }
-
-  void Run() {
-    fmt::print("lockstep fuzz: seed {}, {} operations a script, {} caches\n", flags_.seed,
-               flags_.operations, caches_.size());
-    while (!limit_.IsReached(watch_, scripts_) && (keeper_.faults() == 0 || keeper_.goes_on())) {
-      const size_t which = static_cast<size_t>(scripts_) % caches_.size();
-      const CacheScript script = NextScript(caches_[which]);
-      const ScriptRun run = RunScript(script, subjects_[which]);
-      counts_ += run.counts;
-      ++scripts_;
-      if (run.finding) Report(script, subjects_[which], *run.finding);
-      if (live_ && scripts_ % 64 == 0) {
-        fmt::print(stderr, "\r\033[K{} scripts, {} operations", scripts_, counts_.operations);
-      }
-    }
-    ClearProgress(live_);
-    if (keeper_.faults() == 0) fmt::print("holds: ");
-    fmt::print("{} scripts, {} operations, {} rows compared, {:.0f} operations/s\n", scripts_,
-               counts_.operations, counts_.rows_compared,
-               static_cast<double>(counts_.operations) / watch_.seconds());
-    fmt::print("digest {}\n{}: {}\n", CountsDigest().Hex(),
-               keeper_.faults() == 0 ? "repeat" : "found by", RepeatCommand());
-  }
-
- private:
-  CacheScript NextScript(const std::string& cache) {
-    const uint64_t seed = random_.Next();
-    if (!corpus_.empty() && seed % 8 == 0) return DecodeScript(cache, changed_.Next());
-    return GenerateScript(cache, seed, flags_.operations);
-  }
-
-  // Of what was reached: equal for equal seeds and numbers of scripts, on every machine.
-  Digest CountsDigest() const {
-    DigestBuilder builder;
-    for (int64_t count : {counts_.operations, counts_.granted, counts_.refused, counts_.committed,
-                          counts_.updated, counts_.threw, counts_.exhausted, counts_.rolled_back,
-                          counts_.forked, counts_.restored, counts_.rows_compared}) {
-      builder.AddU64(static_cast<uint64_t>(count));
-    }
-    for (int64_t count : counts_.positions) builder.AddU64(static_cast<uint64_t>(count));
-    return builder.Finish();
-  }
-
-  std::string RepeatCommand() const {
-    std::string command = fmt::format("lockstep fuzz --seed {} --scripts {} --operations {}",
-                                      flags_.seed, scripts_, flags_.operations);
-    for (const std::string& cache : flags_.caches) command += " --cache " + cache;
-    if (!flags_.plant.empty()) command += " --plant " + flags_.plant;
-    return command;
-  }
-
-  static FuzzFinding Named(const CacheScript& script, const ScriptFinding& finding) {
-    const ScriptOp& op = script.ops.at(static_cast<size_t>(finding.op));
-    return {fmt::format("[{}] after {}", finding.clause, ScriptOpName(op.kind)), finding.what};
-  }
-
-  void Report(const CacheScript& script, const ScriptSubject& subject,
-              const ScriptFinding& finding) {
-    ClearProgress(live_);
-    if (!keeper_.IsNew(Named(script, finding))) return;
-    const CacheScript shrunk = ShrinkScript(script, subject);
-    const ScriptFinding smallest = *RunScript(shrunk, subject).finding;
-    if (!keeper_.IsNew(Named(shrunk, smallest))) return;
-    PrintFindingLine(smallest);
-    keeper_.Keep("caches", Named(shrunk, smallest), ScriptText(shrunk));
-  }
-
-  const FuzzFlags& flags_;
-  Limit limit_;
-  FindingKeeper& keeper_;
-  Random random_;
-  std::vector<Bytes> corpus_;
-  ByteSource changed_;
-  bool live_;
-  std::vector<std::string> caches_;
-  std::vector<ScriptSubject> subjects_;
-  Stopwatch watch_;
-  int64_t scripts_ = 0;
-  ScriptCounts counts_;
 };
 
 // Any other target.
@@ -194,7 +69,30 @@ void RunBytes(const FuzzFlags& flags, const FuzzTargetInfo& info, const Limit& l
              flags.plant.empty() ? "" : " --plant " + flags.plant);
 }
 
+ScriptCampaignOptions CampaignOf(const FuzzFlags& flags, const Limit& limit) {
+  return {.caches = flags.caches,
+          .plant = flags.plant,
+          .seed = flags.seed,
+          .operations = flags.operations,
+          .corpus = ReadCorpus(flags.corpus, "caches"),
+          .seconds = limit.seconds,
+          .scripts = limit.inputs};
+}
+
+// Every script of a small scope, which is another kind of campaign over caches.
+ExitCode RunExhaustive(const FuzzFlags& flags) {
+  if (!flags.targets.empty() || flags.scripts > 0) {
+    throw Error(
+        {"--exhaustive", "runs every script on caches", "leave --target and --scripts out"});
+  }
+  FindingKeeper keeper({flags.out, flags.export_test, flags.plant});
+  RunExhaustiveCampaign(
+      {.caches = flags.caches, .plant = flags.plant, .operations = flags.exhaustive}, &keeper);
+  return keeper.faults() > 0 ? ExitCode::kDifference : ExitCode::kHolds;
+}
+
 ExitCode RunFuzz(const FuzzFlags& flags) {
+  if (flags.exhaustive > 0) return RunExhaustive(flags);
   std::vector<std::string> targets = flags.targets;
   if (targets.empty()) targets = {"caches"};
   for (const std::string& name : targets) FuzzTargetNamed(name);
@@ -204,12 +102,14 @@ ExitCode RunFuzz(const FuzzFlags& flags) {
   for (const std::string& name : targets) {
     const FuzzTargetInfo& info = FuzzTargetNamed(name);
     const bool caches = name == "caches";
-    if (!(caches ? CanaryIsFound(flags.operations) : FindsCanary(info, SeedOf(flags.seed)))) {
+    const bool canary =
+        caches ? ScriptCanaryIsFound(flags.operations) : FindsCanary(info, SeedOf(flags.seed));
+    if (!canary) {
       fmt::print("INCONCLUSIVE: {}: a planted fault was not found\n", name);
       return ExitCode::kInconclusive;
     }
     if (caches) {
-      CachesCampaign(flags, limit, &keeper).Run();
+      RunScriptCampaign(CampaignOf(flags, limit), &keeper);
     } else {
       RunBytes(flags, info, limit, &keeper);
     }
@@ -239,6 +139,8 @@ Command FuzzCommand() {
            {"--scripts", "N", "so many scripts a target instead; 0: as the time allows",
             IntTarget{&values->scripts, 0}},
            {"--operations", "N", "operations a script", IntTarget{&values->operations, 1, 100000}},
+           {"--exhaustive", "N", "every script of N operations on a tiny cache instead",
+            IntTarget{&values->exhaustive, 1, 6}},
            {"--seed", "X", "a number, or any text such as a commit hash", &values->seed},
            {"--target", "NAME", "a target, once for each (default: caches)", &values->targets},
            {"--cache", "NAME", "a cache, once for each (default: all)", &values->caches},

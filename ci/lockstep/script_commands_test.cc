@@ -188,6 +188,57 @@ TEST(FuzzTest, AFolderKeepsEachPlaceOnceAndTheCampaignGoesOn) {
   }
 }
 
+// A cache that ends the process, or never comes back, is a finding with the script that shows it.
+TEST(FuzzTest, ACacheThatCrashesIsAFindingWithAScript) {
+  struct Hostile {
+    const char* deed;
+    const char* place;
+  };
+  for (const Hostile& hostile :
+       {Hostile{"rollback:abort", "[crash] the cache ended by SIGABRT"},
+        Hostile{"rollback:fault", "[crash] the cache ended by SIGSEGV"},
+        Hostile{"clear:exit", "[crash] the cache ended the process with status 0"}}) {
+    setenv("LOCKSTEP_HOSTILE", hostile.deed, 1);
+    const std::string cache = std::string("plugin:") + LOCKSTEP_PLUGIN_HOSTILE;
+    const ProcessResult found =
+        RunLockstepCommand({"fuzz", "--scripts", "300", "--cache", cache, "--operations", "30"});
+    const ProcessResult exhaustive =
+        RunLockstepCommand({"fuzz", "--exhaustive", "2", "--cache", cache});
+    unsetenv("LOCKSTEP_HOSTILE");
+    const std::string call =
+        std::string(hostile.deed).substr(0, std::string(hostile.deed).find(':'));
+    EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
+    EXPECT_THAT(found.out, HasSubstr("FOUND after operation 1: " + std::string(hostile.place)));
+    EXPECT_THAT(found.out, HasSubstr("\n" + call));
+    EXPECT_EQ(exhaustive.exit_code, 1) << exhaustive.out << exhaustive.err;
+    EXPECT_THAT(exhaustive.out,
+                HasSubstr("FOUND after operation 1: " + std::string(hostile.place)));
+    EXPECT_THAT(exhaustive.out, HasSubstr("\n" + call));
+  }
+}
+
+TEST(FuzzTest, EveryScriptOfASmallScopeIsRunAndCounted) {
+  const ProcessResult sound =
+      RunLockstepCommand({"fuzz", "--exhaustive", "2", "--cache", "simple", "--cache", "paged/2"});
+  EXPECT_EQ(sound.exit_code, 0) << sound.out << sound.err;
+  // 2 layers of 3 calls with 1 + 4 + 16 lists of positions and a write; 5 rollbacks; 7 others.
+  EXPECT_THAT(sound.out, HasSubstr(" 140 operations to choose from,     19600 scripts of 2,"));
+  EXPECT_THAT(sound.out, HasSubstr("     19740 with shorter ones"));
+  EXPECT_THAT(sound.out, HasSubstr("repeat: lockstep fuzz --exhaustive 2 --cache simple --cache"));
+
+  const std::string path = ScriptFile("exhaustive.script", "");
+  const ProcessResult found = RunLockstepCommand(
+      {"fuzz", "--exhaustive", "2", "--cache", "simple", "--plant", "keep-row", "--out", path});
+  EXPECT_EQ(found.exit_code, 1) << found.out << found.err;
+  EXPECT_EQ(RunLockstepCommand({"replay", path, "--plant", "keep-row"}).exit_code, 1);
+  EXPECT_EQ(RunLockstepCommand({"replay", path}).exit_code, 0);
+
+  const ProcessResult wrong =
+      RunLockstepCommand({"fuzz", "--exhaustive", "2", "--target", "caches"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("leave --target and --scripts out"));
+}
+
 TEST(FuzzTest, WhatNoTargetHasIsWrongUse) {
   EXPECT_THAT(RunLockstepCommand({"fuzz", "--target", "cahces"}).err, HasSubstr("choose one of"));
   const ProcessResult plant =
