@@ -72,6 +72,9 @@ void MemoryRegistry::Free(void* data) noexcept {
   const auto found = std::ranges::find(live_, data, &WatchedMemory::data);
   LS_CHECK(found != live_.end(), "a buffer is freed that its registry does not know");
   const auto at = mappings_.begin() + (found - live_.begin());
+  if (freed_.before == 0 && freed_.after == 0) {
+    freed_ = StrayOf(static_cast<size_t>(found - live_.begin()));
+  }
   if (options_.guard == GuardPages::kNone) {
     ::operator delete (at->base, std::align_val_t{kCacheAlignment});
   } else {
@@ -81,21 +84,34 @@ void MemoryRegistry::Free(void* data) noexcept {
   mappings_.erase(at);
 }
 
+MemoryRegistry::Stray MemoryRegistry::StrayOf(size_t index) const {
+  const auto changed = [](std::byte b) { return b != kCanary; };
+  const auto& before = mappings_[index].before;
+  const auto& after = mappings_[index].after;
+  Stray stray{.serial = live_[index].serial};
+  if (const auto at = std::ranges::find_if(before, changed); at != before.end()) {
+    stray.before = before.end() - at;
+  }
+  if (const auto at = std::ranges::find_if(after, changed); at != after.end()) {
+    stray.after = at - after.begin() + 1;
+  }
+  return stray;
+}
+
 std::vector<std::string> MemoryRegistry::Audit() const {
   std::vector<std::string> faults;
-  for (size_t i = 0; i < live_.size(); ++i) {
-    const auto changed = [](std::byte b) { return b != kCanary; };
-    const auto& before = mappings_[i].before;
-    const auto& after = mappings_[i].after;
-    if (const auto at = std::ranges::find_if(before, changed); at != before.end()) {
-      faults.push_back(fmt::format("buffer {}: a write {} bytes before its begin", live_[i].serial,
-                                   before.end() - at));
+  const auto add = [&](const Stray& stray) {
+    if (stray.before > 0) {
+      faults.push_back(
+          fmt::format("buffer {}: a write {} bytes before its begin", stray.serial, stray.before));
     }
-    if (const auto at = std::ranges::find_if(after, changed); at != after.end()) {
-      faults.push_back(fmt::format("buffer {}: a write {} bytes past its end", live_[i].serial,
-                                   at - after.begin() + 1));
+    if (stray.after > 0) {
+      faults.push_back(
+          fmt::format("buffer {}: a write {} bytes past its end", stray.serial, stray.after));
     }
-  }
+  };
+  add(freed_);
+  for (size_t i = 0; i < live_.size(); ++i) add(StrayOf(i));
   return faults;
 }
 

@@ -53,18 +53,29 @@ class MemoryRegistry {
   std::byte* Allocate(size_t bytes, size_t piece);
   void Free(void* data) noexcept;
 
-  // Buffers beside which a canary has changed, one sentence each.
+  // Buffers beside which a canary has changed, one sentence each: of those that were freed the
+  // first one, then all that live.
   std::vector<std::string> Audit() const;
 
  private:
+  // A write beside a buffer, so many bytes from it.
+  struct Stray {
+    int64_t serial = 0;
+    int64_t before = 0;  // 0: none
+    int64_t after = 0;
+  };
+
   struct Mapping {
     std::byte* base = nullptr;  // of everything, guard pages included
     size_t bytes = 0;
     std::span<std::byte> before, after;  // canaries around the buffer
   };
 
+  Stray StrayOf(size_t index) const;
+
   MemoryWatchOptions options_;
   int64_t next_serial_ = 0;
+  Stray freed_;  // the first one
   std::vector<WatchedMemory> live_;
   std::vector<Mapping> mappings_;  // of the buffers in live_, in the same order
 };

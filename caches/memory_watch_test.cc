@@ -77,6 +77,19 @@ TEST(MemoryWatchTest, CanariesShowAWriteBesideABuffer) {
   EXPECT_EQ(watch.Audit()[0], "buffer 0: a write 2 bytes before its begin");
 }
 
+TEST(MemoryWatchTest, AWriteBesideABufferShowsAfterItsEnd) {
+  const MemoryWatch watch({.guard = GuardPages::kAfter});
+  { const AlignedBuffer<std::byte> right(65); }
+  EXPECT_TRUE(watch.Audit().empty());
+  for (const int64_t at : {66, 67}) {
+    AlignedBuffer<std::byte> wrong(65);
+    wrong.data()[at] = std::byte{1};
+  }
+  { const AlignedBuffer<std::byte> right(65); }
+  ASSERT_EQ(watch.Audit().size(), 1u) << "the first is enough";
+  EXPECT_EQ(watch.Audit()[0], "buffer 1: a write 2 bytes past its end");
+}
+
 TEST(MemoryWatchDeathTest, TouchingAGuardPageEndsTheProgram) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto touch = [](GuardPages guard, int64_t at, bool writes) {

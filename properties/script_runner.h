@@ -58,6 +58,9 @@ struct ScriptSubject {
   bool compares_storage = true;  // the stored bytes are the encoded rows and nothing else [X2]
   bool forks = true;             // else kFork does nothing
   bool saves = true;             // else kSave does nothing
+  // Shown every sequence after every operation, with how many of its layers have an open
+  // reservation. May be empty.
+  std::function<void(const KvCache& cache, int32_t open)> observe = {};
 };
 
 // The subject that script.cache names, from the registry. Throws Error for an unknown name.

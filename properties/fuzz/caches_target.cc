@@ -6,6 +6,7 @@
 #include "caches/digest.h"
 #include "caches/registry.h"
 #include "oracle/faulty_cache.h"
+#include "properties/fuzz/cache_state.h"
 #include "properties/fuzz/script_judge.h"
 #include "properties/fuzz/targets.h"
 #include "properties/script.h"
@@ -75,6 +76,10 @@ class CachesTarget final : public TypedTarget<CacheScript> {
         return std::make_unique<FaultyCache>(make(script), plant);
       };
     }
+    if (!options_.feature) return subject;
+    subject.observe = [this, spec = ParseCacheSpec(name)](const KvCache& cache, int32_t open) {
+      options_.feature(CacheStateFeature(spec, cache, open));
+    };
     return subject;
   }
 

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "caches/error.h"
 #include "caches/random.h"
+#include "properties/fuzz/cache_state.h"
 
 namespace lockstep {
 namespace {
@@ -81,6 +83,22 @@ std::string TargetName(const testing::TestParamInfo<FuzzTargetInfo>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FuzzTargetTest, testing::ValuesIn(FuzzTargets()), TargetName);
+
+TEST(FuzzTargetsTest, AFuzzerIsToldEveryStateOfACache) {
+  std::set<uint64_t> told;
+  const auto target =
+      FuzzTargetNamed("caches").make({.feature = [&](uint64_t feature) { told.insert(feature); }});
+  EXPECT_FALSE(target->RunText(
+      "cache paged/2 layers=1 heads=1 dim=2 max=4\nreserve at=0\nupdate at=0 rows=1\n", "test"));
+  const CacheSpec spec = ParseCacheSpec("paged/2");
+  const auto cache = spec.make({.geometry = {1, 1, 2, 4}});
+  EXPECT_FALSE(told.contains(fuzz::CacheStateFeature(spec, *cache, 2)));
+  const std::vector<float> row(2, 0.5f);
+  cache->TryReserveSlot(0, std::vector<int32_t>{0});
+  EXPECT_TRUE(told.contains(fuzz::CacheStateFeature(spec, *cache, 1)));
+  cache->Update(0, std::vector<int32_t>{0}, row, row);
+  EXPECT_TRUE(told.contains(fuzz::CacheStateFeature(spec, *cache, 0)));
+}
 
 TEST(FuzzTargetsTest, AnUnknownTargetIsAnErrorThatNamesThem) {
   try {
