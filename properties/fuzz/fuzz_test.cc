@@ -11,6 +11,7 @@
 #include "caches/error.h"
 #include "caches/random.h"
 #include "properties/fuzz/cache_state.h"
+#include "properties/isolated_run.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +84,18 @@ std::string TargetName(const testing::TestParamInfo<FuzzTargetInfo>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FuzzTargetTest, testing::ValuesIn(FuzzTargets()), TargetName);
+
+// The newest token joined with itself, again and again: 33 times would be eight gigabytes.
+TEST(FuzzTargetsTest, TokensOfAVocabularyDoNotGrowWithoutEnd) {
+  for (const std::byte kind : {std::byte{0}, std::byte{1}}) {
+    std::vector<std::byte> bytes = {kind, std::byte{0}};
+    for (int i = 0; i < 33 * 3; ++i) bytes.push_back(std::byte{0});
+    const IsolatedCall call = RunIsolatedCall(
+        [&] { return FuzzTargetNamed("tokenizer").make({})->Run(bytes) ? "found" : "holds"; },
+        5000);
+    EXPECT_EQ(call.output, "holds") << call.end.Text();
+  }
+}
 
 TEST(FuzzTargetsTest, AFuzzerIsToldEveryStateOfACache) {
   std::set<uint64_t> told;
