@@ -97,7 +97,8 @@ void AddFlag(BoundFlag* bound, CLI::App* app) {
   if (std::string* const* value = std::get_if<std::string*>(&flag.target)) {
     option = app->add_option(names, **value, help);
   } else if (auto* const* list = std::get_if<std::vector<std::string>*>(&flag.target)) {
-    option = app->add_option(names, **list, help)->allow_extra_args(false);
+    option = app->add_option(names, **list, help);
+    if (flag.names.starts_with('-')) option->allow_extra_args(false);
   } else {
     option = app->add_option(names, bound->number, help);
   }
@@ -121,6 +122,12 @@ void RequireCommand(const Program& program, std::span<const Command> commands,
 ExitCode ParseAndRun(const Program& program, std::span<const Command> commands,
                      const std::vector<std::string>& args) {
   RequireCommand(program, commands, args);
+  for (const Command& command : commands) {
+    if (args[0] != command.name || command.subcommands.empty()) continue;
+    const std::string name = fmt::format("{} {}", program.name, command.name);
+    return ParseAndRun({name, command.summary}, command.subcommands,
+                       {args.begin() + 1, args.end()});
+  }
   const std::string name(program.name);
   CLI::App app(std::string(program.summary), name);
   app.footer(std::string(kExitCodes));

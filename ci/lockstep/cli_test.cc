@@ -56,6 +56,30 @@ class CliTest : public testing::Test {
     }
   }
 
+  // Commands below a command, with words that have their place.
+  Result CallNested(const std::vector<std::string>& args) {
+    const std::vector<Command> commands = {
+        {.name = "outer",
+         .summary = "Two below it",
+         .flags = {},
+         .run = {},
+         .subcommands = {
+             {.name = "first",
+              .summary = "Takes words",
+              .flags = {{"word", "WORD", "words", &items_}, {"--switch", "", "a switch", &on_}},
+              .run =
+                  [this] {
+                    ++runs_;
+                    return body_();
+                  }},
+             {.name = "second", .summary = "Is not run", .flags = {}, .run = {}}}}};
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = Main(commands, args);
+    std::string out = testing::internal::GetCapturedStdout();
+    return {code, std::move(out), testing::internal::GetCapturedStderr()};
+  }
+
   bool on_ = false;
   std::string text_ = "preset";
   std::vector<std::string> items_;
@@ -135,6 +159,35 @@ TEST_F(CliTest, WrongUse) {
   ExpectRefused({"try", "--text", "x", "--item"}, {"--item"});
   ExpectRefused({"--switch"}, {"--switch"});
   ExpectRefused({"try", "--text", "x", "try", "--text", "y"}, {});
+}
+
+TEST_F(CliTest, CommandsBelowACommand) {
+  EXPECT_EQ(CallNested({"outer", "first", "a", "b", "--switch", "c"}).code, 0);
+  EXPECT_EQ(items_, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(on_);
+  EXPECT_EQ(runs_, 1);
+  body_ = [] { return ExitCode::kDifference; };
+  EXPECT_EQ(CallNested({"outer", "first"}).code, 1);
+
+  Result result = CallNested({"outer"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("first, second; see lockstep outer --help"), std::string::npos)
+      << result.err;
+  result = CallNested({"outer", "third"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("'third' is no subcommand"), std::string::npos) << result.err;
+  result = CallNested({"outer", "first", "--nope"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("see lockstep outer first --help"), std::string::npos) << result.err;
+  result = CallNested({"--help"});
+  EXPECT_NE(result.out.find("Two below it"), std::string::npos) << result.out;
+  result = CallNested({"outer", "--help"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.out.find("Takes words"), std::string::npos) << result.out;
+  result = CallNested({"outer", "first", "--help"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.out.find("--switch"), std::string::npos) << result.out;
+  EXPECT_EQ(runs_, 2);
 }
 
 TEST_F(CliTest, HelpAndVersionGoToStandardOutput) {

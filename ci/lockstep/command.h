@@ -32,11 +32,12 @@ struct IntTarget {
 };
 
 struct Flag {
-  std::string_view names;  // "-n,--decode"
+  std::string_view names;  // "-n,--decode"; without '-' it has its place, not a name, on the line
   std::string_view value;  // what the help calls its value: "FILE"; "" for a switch
   std::string_view help;
   // Where the value goes; what stands there at first is the default. A vector takes one value each
-  // time the flag is given. A uint64_t is a seed: decimal, or hexadecimal after "0x".
+  // time the flag is given, or all words of the line that are left. A uint64_t is a seed: decimal,
+  // or hexadecimal after "0x".
   std::variant<bool*, std::string*, std::vector<std::string>*, IntTarget, uint64_t*> target;
   bool required = false;
 };
@@ -46,7 +47,8 @@ struct Command {
   std::string_view summary;  // one line, no full stop
   std::vector<Flag> flags;   // targets live as long as `run`
   std::function<ExitCode()> run;
-  std::string details = {};  // what the help says after the flags
+  std::string details = {};               // what the help says after the flags
+  std::vector<Command> subcommands = {};  // instead of flags and run: the next word names one
 };
 
 }  // namespace lockstep::cli

@@ -16,10 +16,11 @@ Command FuzzCommand();
 Command DoctorCommand();
 Command SynthCommand();
 Command BenchCommand();
+Command GoldenCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {RunCommand(),  VerifyCommand(), ConformCommand(), ReplayCommand(),
-          FuzzCommand(), DoctorCommand(), SynthCommand(),   BenchCommand()};
+  return {RunCommand(),    VerifyCommand(), ConformCommand(), ReplayCommand(), FuzzCommand(),
+          DoctorCommand(), SynthCommand(),  BenchCommand(),   GoldenCommand()};
 }
 
 }  // namespace lockstep::cli
