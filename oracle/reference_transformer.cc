@@ -35,7 +35,7 @@ struct ReferenceTransformer::Impl {
 
   Rows Project(const oracle::Matrix& w, const std::vector<double>& bias, const Rows& x) const {
     Rows y = MatMul(w, x);
-    oracle::AddBias(bias, &y);
+    if (!Has(ReferenceFault::kNoBias)) oracle::AddBias(bias, &y);
     return y;
   }
 
@@ -55,7 +55,7 @@ struct ReferenceTransformer::Impl {
   }
 
   Rows Rotate(Rows x, const std::vector<double>& head_norm, std::vector<int64_t> positions) const {
-    if (!head_norm.empty())
+    if (!head_norm.empty() && !Has(ReferenceFault::kNoHeadNorm))
       x = oracle::RmsNorm(x, head_norm, weights.hp.eps);
     else
       x = oracle::Exact(std::move(x));
@@ -78,8 +78,7 @@ struct ReferenceTransformer::Impl {
     return all;
   }
 
-  Rows Attend(const Rows& q, const Rows& k, const Rows& v,
-              std::span<const int64_t> positions) const {
+  oracle::AttentionInput AttentionShape() const {
     const oracle::Hyperparameters& hp = weights.hp;
     oracle::AttentionInput input;
     input.heads = hp.heads;
@@ -88,6 +87,12 @@ struct ReferenceTransformer::Impl {
     input.scale =
         Has(ReferenceFault::kNoScale) ? 1.0 : 1.0 / std::sqrt(static_cast<double>(hp.head_dim));
     input.head_modulo = Has(ReferenceFault::kHeadModulo);
+    return input;
+  }
+
+  Rows Attend(const Rows& q, const Rows& k, const Rows& v,
+              std::span<const int64_t> positions) const {
+    oracle::AttentionInput input = AttentionShape();
     for (int64_t position : positions) {
       int64_t visible = position + 1;
       if (Has(ReferenceFault::kMaskSelf)) visible = std::max<int64_t>(1, visible - 1);
@@ -127,16 +132,85 @@ struct ReferenceTransformer::Impl {
     return hook(layer, Stage::kAttnOut, oracle::Residual(x, MatMul(w.out, attention)));
   }
 
+  Rows Gate(const oracle::LayerTensors& w, const Rows& normed) const {
+    const bool swapped = Has(ReferenceFault::kGateUpSwapped);
+    return oracle::SwiGlu(MatMul(swapped ? w.up : w.gate, normed),
+                          MatMul(swapped ? w.gate : w.up, normed));
+  }
+
+  Rows FfnSum(const oracle::LayerTensors& w, const Rows& x, const Rows& hidden) const {
+    Rows down = MatMul(w.down, hidden);
+    return Has(ReferenceFault::kNoResidual) ? down : oracle::Residual(x, down);
+  }
+
   Rows FfnBlock(int64_t layer, const Rows& x, const Hook& hook) const {
     const oracle::LayerTensors& w = weights.layers[static_cast<size_t>(layer)];
-    const bool swapped = Has(ReferenceFault::kGateUpSwapped);
     const Rows normed = hook(layer, Stage::kFfnNorm, Norm(x, w.ffn_norm));
-    const Rows hidden = hook(layer, Stage::kFfnHidden,
-                             oracle::SwiGlu(MatMul(swapped ? w.up : w.gate, normed),
-                                            MatMul(swapped ? w.gate : w.up, normed)));
-    Rows down = MatMul(w.down, hidden);
-    if (Has(ReferenceFault::kNoResidual)) return hook(layer, Stage::kFfnOut, std::move(down));
-    return hook(layer, Stage::kFfnOut, oracle::Residual(x, down));
+    const Rows hidden = hook(layer, Stage::kFfnHidden, Gate(w, normed));
+    return hook(layer, Stage::kFfnOut, FfnSum(w, x, hidden));
+  }
+
+  // Exact rows from floats; none give none. REQUIRES: whole rows.
+  static Rows FromFloats(std::span<const float> values, int64_t width) {
+    const auto elements = static_cast<int64_t>(values.size());
+    LS_CHECK(width > 0 && elements % width == 0, "{} elements in rows of {}", elements, width);
+    Rows rows(elements / width, width);
+    std::ranges::copy(values, rows.values.begin());
+    return rows;
+  }
+
+  Rows AttendRows(const StageInputs& in, const Rows& q) const {
+    const int64_t stride = weights.hp.kv_heads * weights.hp.head_dim;
+    oracle::AttentionInput input = AttentionShape();
+    input.visible.assign(in.visible.begin(), in.visible.end());
+    LS_CHECK(static_cast<int64_t>(input.visible.size()) == q.n, "{} queries, {} visible", q.n,
+             input.visible.size());
+    const Rows keys = FromFloats(in.keys, stride);
+    const Rows values = FromFloats(in.values, stride);
+    for (int64_t rows : input.visible) {
+      LS_CHECK(rows >= 1 && rows <= keys.n && rows <= values.n, "{} rows visible of {} and {}",
+               rows, keys.n, values.n);
+    }
+    return oracle::Attention(input, q, keys, values);
+  }
+
+  Rows Compute(const StageInputs& in) const {
+    const oracle::Hyperparameters& hp = weights.hp;
+    if (in.stage == Stage::kEmbedding) return Embed(in.tokens);
+    const auto of = [&](int64_t width) { return FromFloats(in.input, width); };
+    if (in.stage == Stage::kFinalNorm) return Norm(of(hp.dim), weights.final_norm);
+    if (in.stage == Stage::kLogits) return MatMul(weights.head, of(hp.dim));
+    const std::vector<int64_t> positions(in.positions.begin(), in.positions.end());
+    const int64_t q_dim = hp.heads * hp.head_dim;
+    const int64_t kv_dim = hp.kv_heads * hp.head_dim;
+    const oracle::LayerTensors& w = weights.layers.at(static_cast<size_t>(in.layer));
+    switch (in.stage) {
+      case Stage::kAttnNorm:
+        return Norm(of(hp.dim), w.attn_norm);
+      case Stage::kQuery:
+        return Project(w.q, w.q_bias, of(hp.dim));
+      case Stage::kKey:
+        return Project(w.k, w.k_bias, of(hp.dim));
+      case Stage::kValue:
+        return Project(w.v, w.v_bias, of(hp.dim));
+      case Stage::kQueryRope:
+        return Rotate(of(q_dim), w.q_norm, positions);
+      case Stage::kKeyRope:
+        return Has(ReferenceFault::kRopeUnrotatedKey) ? of(kv_dim)
+                                                      : Rotate(of(kv_dim), w.k_norm, positions);
+      case Stage::kAttention:
+        return AttendRows(in, of(q_dim));
+      case Stage::kAttnOut:
+        return oracle::Residual(FromFloats(in.stream, hp.dim), MatMul(w.out, of(q_dim)));
+      case Stage::kFfnNorm:
+        return Norm(of(hp.dim), w.ffn_norm);
+      case Stage::kFfnHidden:
+        return Gate(w, of(hp.dim));
+      case Stage::kFfnOut:
+        return FfnSum(w, FromFloats(in.stream, hp.dim), of(hp.ffn_dim));
+      default:  // the rows of a cache
+        return of(kv_dim);
+    }
   }
 
   // The last token's logits, [1, vocab].
@@ -197,6 +271,15 @@ std::vector<double> ReferenceTransformer::Logits(
     return rows;
   };
   return impl_->Forward(tokens, {positions.begin(), positions.end()}, hook).values;
+}
+
+ReferenceRows ReferenceTransformer::Expected(const StageInputs& inputs) const {
+  Rows rows = impl_->Compute(inputs);
+  return {.layer = inputs.layer,
+          .stage = inputs.stage,
+          .width = rows.width,
+          .values = std::move(rows.values),
+          .bounds = std::move(rows.bounds)};
 }
 
 ReferenceTransformer::StageReport ReferenceTransformer::CheckStages(

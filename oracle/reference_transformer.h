@@ -61,6 +61,8 @@ enum class ReferenceFault : uint8_t {
   kNoNormWeight,
   kEpsOutside,      // 1 / (sqrt(mean) + eps)
   kNoResidual,      // the FFN's output replaces the stream
+  kNoBias,          // projections without their bias
+  kNoHeadNorm,      // heads are rotated without QK-norm
   kTruncatedCodes,  // activations are rounded towards zero
 };
 std::vector<ReferenceFault> AllReferenceFaults();  // without kNone
@@ -81,6 +83,19 @@ struct ReferenceRows {
   std::vector<double> bounds;  // for a stage whose inputs are exact
 };
 
+// What one stage is computed from, as exact numbers: the traced rows of the stages before it.
+struct StageInputs {
+  int32_t layer = 0;
+  Stage stage = Stage::kEmbedding;
+  std::span<const int32_t> tokens = {};     // [n], of kEmbedding
+  std::span<const int32_t> positions = {};  // [n], of RoPE
+  std::span<const int32_t> visible = {};    // [n], of kAttention: each query sees rows [0, visible)
+  std::span<const float> input = {};        // [n, width of the stage that this one is made from]
+  std::span<const float> stream = {};       // [n, dim], of kAttnOut and kFfnOut: what they add to
+  std::span<const float> keys = {};         // [rows, kv_stride], of kAttention
+  std::span<const float> values = {};
+};
+
 class ReferenceTransformer {
  public:
   // Throws Error for a file that is no llama model, or lacks a tensor.
@@ -96,6 +111,14 @@ class ReferenceTransformer {
   std::vector<double> Logits(
       std::span<const int32_t> tokens, std::span<const int32_t> positions,
       const std::function<void(const ReferenceRows&)>& on_stage = nullptr) const;
+
+  // One stage from its inputs, with bounds that hold as they are exact. The input is, by stage: the
+  // stream before the layer (kAttnNorm); kAttnNorm (kQuery, kKey, kValue); kQuery (kQueryRope);
+  // kKey (kKeyRope); kKeyRope, kValue (kCacheKey, kCacheValue: as F32 rows keep them); kQueryRope
+  // (kAttention); kAttention (kAttnOut); kAttnOut (kFfnNorm); kFfnNorm (kFfnHidden); kFfnHidden
+  // (kFfnOut); the last row of the stream (kFinalNorm); kFinalNorm (kLogits).
+  // REQUIRES: spans of these shapes (LS_CHECK).
+  ReferenceRows Expected(const StageInputs& inputs) const;
 
   // Whether any weight matrix is quantized: which of the two logits bounds applies.
   bool quantized() const;

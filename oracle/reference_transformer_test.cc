@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -118,6 +119,64 @@ TEST_P(ReferenceTest, EveryStageIsWithinItsRoundingBound) {
   EXPECT_GT(report.worst_ratio, 0.3);
 }
 
+// One stage at a time, from the traced rows before it: what an explanation asks for.
+TEST_P(ReferenceTest, EachStageFollowsFromItsInputs) {
+  const ReferenceTransformer reference(file_);
+  const std::vector<int32_t> tokens = SomeTokens(5, 256);
+  const std::vector<int32_t> positions = Upto(5);
+  const std::vector<int32_t> visible = {1, 2, 3, 4, 5};
+  const EngineRun run = RunEngine(file_, tokens, positions);
+  std::map<Stage, std::span<const float>> seen;  // the latest of each
+  std::span<const float> stream, before;         // the residual stream, and what it was
+  for (const RecordingTrace::Entry& entry : run.trace.entries()) {
+    const std::span<const float> input = [&]() -> std::span<const float> {
+      switch (entry.stage) {
+        case Stage::kAttnNorm:
+        case Stage::kFfnNorm:
+          return stream;
+        case Stage::kQuery:
+        case Stage::kKey:
+        case Stage::kValue:
+          return seen[Stage::kAttnNorm];
+        case Stage::kCacheKey:
+          return seen[Stage::kKeyRope];
+        case Stage::kCacheValue:
+          return seen[Stage::kValue];
+        case Stage::kKeyRope:
+          return seen[Stage::kKey];
+        case Stage::kQueryRope:
+          return seen[Stage::kQuery];
+        case Stage::kAttention:
+          return seen[Stage::kQueryRope];
+        case Stage::kFinalNorm:
+          return stream.last(stream.size() / 5);
+        default:
+          return before;
+      }
+    }();
+    const ReferenceRows rows = reference.Expected({.layer = entry.layer,
+                                                   .stage = entry.stage,
+                                                   .tokens = tokens,
+                                                   .positions = positions,
+                                                   .visible = visible,
+                                                   .input = input,
+                                                   .stream = stream,
+                                                   .keys = seen[Stage::kCacheKey],
+                                                   .values = seen[Stage::kCacheValue]});
+    ASSERT_EQ(rows.values.size(), entry.rows.size()) << StageName(entry.stage);
+    for (size_t i = 0; i < entry.rows.size(); ++i) {
+      ASSERT_LE(std::fabs(entry.rows[i] - rows.values[i]), rows.bounds[i])
+          << StageName(entry.stage) << " of layer " << entry.layer << ", element " << i;
+    }
+    seen[entry.stage] = entry.rows;
+    before = entry.rows;
+    if (entry.stage == Stage::kEmbedding || entry.stage == Stage::kAttnOut ||
+        entry.stage == Stage::kFfnOut) {
+      stream = entry.rows;
+    }
+  }
+}
+
 TEST_P(ReferenceTest, LogitsAreWithinTheirBound) {
   const ReferenceTransformer reference(file_);
   const std::vector<int32_t> tokens = SomeTokens(19, 256);
@@ -136,10 +195,13 @@ TEST_P(ReferenceTest, LogitsOverGapsAreWithinTheirBound) {
 }
 
 // Whether the mistake is one for a model of this shape.
-bool Applies(ReferenceFault fault, const ModelConfig& config, bool quantized) {
+bool Applies(ReferenceFault fault, const Model& model, bool quantized) {
+  const ModelConfig& config = model.config();
   if (fault == ReferenceFault::kHeadModulo) {
     return config.num_kv_heads > 1 && config.num_kv_heads < config.num_heads;
   }
+  if (fault == ReferenceFault::kNoBias) return !model.layers().front().bq.empty();
+  if (fault == ReferenceFault::kNoHeadNorm) return !model.layers().front().q_norm.empty();
   return fault != ReferenceFault::kTruncatedCodes || quantized;
 }
 
@@ -156,11 +218,11 @@ bool ShowsInLogits(ReferenceFault fault, bool quantized, bool real) {
 TEST_P(ReferenceTest, EveryMistakeExceedsTheBounds) {
   const std::vector<int32_t> tokens = SomeTokens(7, 256);
   const EngineRun run = RunEngine(file_, tokens, Upto(7));
-  const ModelConfig config = Model::Load(file_)->config();
+  const std::shared_ptr<const Model> model = Model::Load(file_);
   const bool real = GetParam().ends_with(".gguf");
   for (const ReferenceFault fault : AllReferenceFaults()) {
     const ReferenceTransformer faulty(file_, {.fault = fault});
-    if (!Applies(fault, config, faulty.quantized())) continue;
+    if (!Applies(fault, *model, faulty.quantized())) continue;
     SCOPED_TRACE(fmt::format("fault {}", static_cast<int>(fault)));
     const auto report = faulty.CheckStages(tokens, run.trace.entries());
     EXPECT_NE(report.first_failure, "");
