@@ -135,7 +135,7 @@ class Recorder {
         return Restore(s);
       case EngineOpKind::kPath:
         // The legacy path, where it is asked for, is that of the whole recording.
-        if (!options_.legacy) At(s).path = PathOf(op.count);
+        At(s).path = options_.legacy ? 1 : PathOf(op.count);
         return StepOutcome::kDone;
     }
     return StepOutcome::kOther;

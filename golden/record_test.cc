@@ -37,6 +37,7 @@ clear seq=1
 prefill seq=1 cuts=30 tokens=2
 prefill seq=1 cuts=4 tokens=2
 end seq=2
+path seq=3 to=legacy
 )";
 
 Scenario Everything(const std::string& preset) {
