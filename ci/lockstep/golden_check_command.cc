@@ -122,7 +122,7 @@ void PrintAdvice(const std::vector<GoldenStatus>& found, const CheckFlags& flags
   if (any([](const GoldenStatus& s) { return !s.pending.empty() && !HoldsWith(s.state); })) {
     fmt::print("look at it: lockstep golden review{}\n", flags.golden.CommandLine());
   } else if (InContinuousIntegration() &&
-             any([](const GoldenStatus& s) { return !s.changes.empty(); })) {
+             any([](const GoldenStatus& s) { return !HoldsWith(s.state); })) {
     fmt::print("CI is set: no pending file was written\n");
   }
 }
