@@ -178,6 +178,9 @@ TEST(BlockPoolTest, RefusesBadShapes) {
   EXPECT_THROW(make(kShape, 4, -1), std::invalid_argument);
   EXPECT_THROW(make(too_wide, 2, 1), std::invalid_argument);
   EXPECT_THROW(make(wide, huge / 8, 64), std::invalid_argument);
+  // In words of the one who chose it, not of the shape that a block has.
+  EXPECT_THAT([&] { make(kShape, 0, 1); },
+              testing::ThrowsMessage<std::invalid_argument>("block size 0 must be positive"));
 }
 
 TEST(BlockPoolDeathTest, StopsAtWrongUseOfABlock) {
@@ -192,6 +195,11 @@ TEST(BlockPoolDeathTest, StopsAtWrongUseOfABlock) {
   pool->Share(0);
   EXPECT_DEATH(pool->mutable_keys(0, 0), "block 0 has 2 references");
   EXPECT_DEATH(pool->mutable_values(0, 0), "block 0 has 2 references");
+
+  const auto two = MakePool(2);
+  const int32_t taken = two->Take();
+  EXPECT_DEATH(two->Copy(1 - taken, taken), "is free");
+  EXPECT_DEATH(two->Copy(taken, 1 - taken), "has 0 references");
 }
 
 TEST(AuditBooksTest, SeesEveryWayNotToBalance) {
