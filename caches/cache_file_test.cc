@@ -228,6 +228,11 @@ TEST(CacheFileTest, S2EveryFieldOfTheHeaderIsCompared) {
   EXPECT_THAT(MessageOf(&cache, Resealed(shorter)), HasSubstr("field 'content'"));
   shorter.resize(60 + 16);  // in the middle of the first length
   EXPECT_THAT(MessageOf(&cache, Resealed(shorter)), HasSubstr("field 'lengths'"));
+  // A kind that reaches to the end of the content is whole; one byte more is not.
+  shorter.resize(24 + 3 + 16);
+  EXPECT_THAT(MessageOf(&cache, Resealed(WithU32(shorter, 20, 3))),
+              HasSubstr("field 'kind': the file has sim, the cache has simple"));
+  EXPECT_THAT(MessageOf(&cache, Resealed(WithU32(shorter, 20, 4))), HasSubstr("passes the end"));
   EXPECT_EQ(Saved(cache), before);
 }
 
