@@ -236,6 +236,20 @@ TEST(CacheFileTest, S2EveryFieldOfTheHeaderIsCompared) {
   EXPECT_EQ(Saved(cache), before);
 }
 
+// What a cache reads for itself is bounded too.
+TEST(CacheFileTest, S2NothingIsReadPastTheEnd) {
+  SimpleKvCache cache(kGeometry);
+  const Bytes file = Saved(cache);
+  StateReader reader(file, "some.lskv");
+  const size_t content = file.size() - 20 - 16;  // behind magic, version and size; the checksum
+  Bytes bytes(content + 1);
+  EXPECT_THROW(reader.ReadBytes(bytes), Error);
+  bytes.pop_back();
+  reader.ReadBytes(bytes);
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), file.begin() + 20));
+  EXPECT_THROW(reader.ReadBytes(std::span(bytes).first(1)), Error);
+}
+
 TEST(CacheFileTest, S2OtherKindsGeometriesAndTypesAreRefused) {
   const auto caches = EmptyCaches();
   const auto longer =
