@@ -233,6 +233,13 @@ TEST(CacheFileTest, S2EveryFieldOfTheHeaderIsCompared) {
   EXPECT_THAT(MessageOf(&cache, Resealed(WithU32(shorter, 20, 3))),
               HasSubstr("field 'kind': the file has sim, the cache has simple"));
   EXPECT_THAT(MessageOf(&cache, Resealed(WithU32(shorter, 20, 4))), HasSubstr("passes the end"));
+  // Whatever calls itself by a long name is cut.
+  Bytes longer = good;
+  longer.resize(24);
+  longer.resize(24 + 33, std::byte{'k'});
+  longer.resize(24 + 33 + 16);
+  EXPECT_THAT(MessageOf(&cache, Resealed(WithU32(longer, 20, 33))),
+              HasSubstr("the file has " + std::string(32, 'k') + ", the cache has simple"));
   EXPECT_EQ(Saved(cache), before);
 }
 

@@ -37,6 +37,7 @@ struct Flags {
   std::vector<std::string> files;
   uint64_t seed = 1;
   int32_t count = 100;
+  bool sources = false;
   bool list = false;
 
   std::string catalogue() const { return root + "/properties/faults"; }
@@ -110,7 +111,8 @@ std::vector<std::string> MutatedFiles(const Flags& flags) {
     const bool is_test = path.find("_test") != path.npos || path.starts_with("caches/contract/") ||
                          path.starts_with("caches/examples/") || path.starts_with("caches/test_") ||
                          path.starts_with("caches/failing_new");
-    if ((extension == ".cc" || extension == ".h") && !is_test) files.push_back(path);
+    const bool is_wanted = extension == ".cc" || (extension == ".h" && !flags.sources);
+    if (is_wanted && !is_test) files.push_back(path);
   }
   std::ranges::sort(files);
   return files;
@@ -208,6 +210,8 @@ std::vector<Command> Commands() {
       {"--seed", "X", "of the choice", &values->seed},
       {"--count", "N", "how many", IntTarget{&values->count, 1}},
       {"--file", "FILE", "a file to mutate, once for each (default: caches/)", &values->files},
+      {"--sources", "", "no headers: a mutant in one builds nearly everything again",
+       &values->sources},
       {"--list", "", "print the mutants and run nothing", &values->list}};
   return {{.name = "plant",
            .summary = "Plant the faults of properties/faults/, one after the other",

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "caches/aligned_buffer.h"
 #include "caches/cache_file.h"
 #include "caches/memory_watch.h"
 #include "caches/plugin_cache.h"
@@ -26,6 +27,24 @@ struct Saved {
   std::vector<std::byte> file;
   std::unique_ptr<KvCache> model;
   std::vector<std::set<int32_t>> unspecified;
+};
+
+// Rows as a caller hands them to a cache: between guard pages, where there are any, at the very
+// edge of their memory, so that reading past the last one shows.
+class HandedRows {
+ public:
+  explicit HandedRows(const std::vector<float>& rows) : rows_(rows) {
+    const auto& watch = MemoryWatch::Current();
+    if (watch == nullptr || watch->options().guard == GuardPages::kNone || rows.empty()) return;
+    guarded_ = AlignedBuffer<float>(std::ssize(rows));
+    std::ranges::copy(rows, guarded_.data());
+    rows_ = guarded_.span();
+  }
+  operator std::span<const float>() const { return rows_; }
+
+ private:
+  AlignedBuffer<float> guarded_;
+  std::span<const float> rows_;
 };
 
 // Memory that no row was written to has a content all the same, so that a subject which shows it
@@ -150,8 +169,10 @@ class Runner : private runner::Stage {
     Resize(&rows.keys, op.extra_keys);
     Resize(&rows.values, op.extra_values);
     const int32_t length = HasLayer(op.layer) ? current().model->length(op.layer) : 0;
+    const HandedRows keys(rows.keys);
+    const HandedRows values(rows.values);
     const Outcome outcome = Both(current(), [&](KvCache& cache, size_t) {
-      cache.Update(op.layer, op.positions, rows.keys, rows.values);
+      cache.Update(op.layer, op.positions, keys, values);
       return Outcome::kDone;
     });
     if (outcome != Outcome::kDone || op.positions.empty()) return;
