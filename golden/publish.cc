@@ -90,7 +90,7 @@ std::vector<GoldenName> FinishInterrupted(const std::string& ledger_path,
     const std::string golden = DigestAt(place.path);
     const std::string pending = DigestAt(place.pending_path);
     if (last->new_digest == kNoGolden) {
-      if (golden != last->old_digest) continue;
+      if (golden == kNoGolden || golden != last->old_digest) continue;
       Put({place, std::nullopt});
     } else if (pending == last->new_digest) {
       Put({place, ReadWholeTextFile(place.pending_path)});

@@ -39,8 +39,8 @@ struct Acceptance {
   int32_t arithmetic = 0;
 };
 
-// Held while goldens or the ledger change; a second one, of any process, is an Error. Its folder is
-// that of the ledger.
+// Held while goldens or the ledger change; a second one on the same folder, of any process, is an
+// Error.
 class GoldenLock {
  public:
   explicit GoldenLock(const std::string& folder);

@@ -235,6 +235,11 @@ std::string GoldenTree::PendingPath(std::string_view name, std::string_view rows
   return fmt::format("{}/{}/{}{}", base, name, rows, kPending);
 }
 
+std::string GoldenTree::LedgerPath() const {
+  const fs::path path = fs::path(folder + "/").lexically_normal().parent_path();
+  return (path.parent_path() / "ledger.jsonl").string();
+}
+
 std::string_view GoldenStateName(GoldenState state) {
   constexpr std::array<std::string_view, 8> kNames = {
       "equal", "skipped", "changed", "missing", "disagree", "obsolete", "unreadable", "stray"};

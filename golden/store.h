@@ -30,6 +30,7 @@ struct GoldenTree {
 
   std::string GoldenPath(std::string_view name, std::string_view rows) const;
   std::string PendingPath(std::string_view name, std::string_view rows) const;
+  std::string LedgerPath() const;  // beside the folder: "golden/ledger.jsonl"
 };
 
 enum class GoldenState : uint8_t {

@@ -33,10 +33,11 @@ std::string ModelsFolder() {
 
 Command GoldenCommand() {
   return {.name = "golden",
-          .summary = "Recorded digests of scenarios: check, list, show",
+          .summary = "Recorded digests of scenarios: check, review, accept, reject, list, show",
           .flags = {},
           .run = {},
-          .subcommands = {GoldenCheckCommand(), GoldenListCommand(), GoldenShowCommand()}};
+          .subcommands = {GoldenCheckCommand(), GoldenReviewCommand(), GoldenAcceptCommand(),
+                          GoldenRejectCommand(), GoldenListCommand(), GoldenShowCommand()}};
 }
 
 }  // namespace lockstep::cli

@@ -10,8 +10,11 @@
 
 namespace lockstep::cli {
 
+Command GoldenAcceptCommand();
 Command GoldenCheckCommand();
 Command GoldenListCommand();
+Command GoldenRejectCommand();
+Command GoldenReviewCommand();
 Command GoldenShowCommand();
 
 // Which tree of cases a subcommand works on.
