@@ -327,16 +327,17 @@ TEST_F(AcceptTest, TheOutlineSaysWhatChanged) {
   AddCase("a", R"("simple")", "decode n=2");
   Check();
   const auto all = FindPending(request_.tree, TheLedger());
-  const PendingGolden& pending = ChoosePending(all, std::vector<std::string>{"a/f32"})[0];
+  const PendingGolden pending = ChoosePending(all, std::vector<std::string>{"a/f32"})[0];
   EXPECT_THAT(PendingText(pending, false),
-              AllOf(HasSubstr("  first    scenario: "), HasSubstr("  steps    "),
-                    HasSubstr("  layers   0-"), HasSubstr("  facts    scenario 1, "),
-                    HasSubstr("  tokens   ")));
+              AllOf(HasSubstr("  note     the case itself was changed"),
+                    HasSubstr("  first    op1 run: decode n=2 instead of"),
+                    HasSubstr("  steps    "), HasSubstr("  layers   0-"),
+                    HasSubstr("  facts    run 1, input 1, "), HasSubstr("  tokens   ")));
   const std::string detail = PendingText(pending, true);
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(detail, '\n')), pending.changes.size());
   const std::string waiting = PendingMarkdown(all, {});
   EXPECT_THAT(waiting, AllOf(HasSubstr("## Golden files: 2\n"), HasSubstr("| `a/f32.golden` | "),
-                             HasSubstr("| `scenario` | "), HasSubstr("Not accepted yet")));
+                             HasSubstr("| `op1 run` | "), HasSubstr("Not accepted yet")));
   Accept({"a"}, "one token more is decoded");
   EXPECT_THAT(PendingMarkdown(last_.accepted, last_.acceptance),
               AllOf(HasSubstr("Accepted by Ada"), HasSubstr("> one token more is decoded")));

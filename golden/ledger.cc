@@ -51,13 +51,13 @@ std::string DigestOfEntry(const LedgerEntry& entry) {
   return DigestOfText(Undigested(entry).dump());
 }
 
-bool IsConflictMarker(std::string_view line) {
+bool IsMergeMarker(std::string_view line) {
   constexpr std::string_view kMarkers[] = {"<<<<<<<", "|||||||", "=======", ">>>>>>>"};
   return std::ranges::any_of(kMarkers, [&](auto marker) { return line.starts_with(marker); });
 }
 
 LedgerEntry ParseLine(std::string_view line, const std::string& where) {
-  if (IsConflictMarker(line)) {
+  if (IsMergeMarker(line)) {
     throw Error({where, "a marker of a merge conflict", std::string(kMergeRemedy)});
   }
   LedgerEntry entry;

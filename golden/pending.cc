@@ -110,17 +110,6 @@ std::vector<GoldenPlace> GoldenPlaces(const GoldenTree& tree, const Ledger& ledg
   return places;
 }
 
-std::map<GoldenName, std::string> GoldenDigests(const GoldenTree& tree) {
-  std::set<GoldenName> names;
-  AddNames(tree.folder, kGolden, &names);
-  std::map<GoldenName, std::string> digests;
-  for (const GoldenName& golden : names) {
-    const std::string path = tree.GoldenPath(golden.scenario, RowsOf(golden));
-    digests[golden] = GoldenTextDigest(ReadWholeTextFile(path));
-  }
-  return digests;
-}
-
 std::vector<PendingGolden> FindPending(const GoldenTree& tree, const Ledger& ledger) {
   const std::vector<GoldenPlace> places = GoldenPlaces(tree, ledger);
   std::set<GoldenName> names;

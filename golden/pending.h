@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,9 +39,6 @@ std::vector<PendingGolden> FindPending(const GoldenTree& tree, const Ledger& led
 
 // Golden files that are there, pending, or in the ledger.
 std::vector<GoldenPlace> GoldenPlaces(const GoldenTree& tree, const Ledger& ledger);
-
-// Digest of the text of every golden file that is there, as CompareWithLedger takes them.
-std::map<GoldenName, std::string> GoldenDigests(const GoldenTree& tree);
 
 // Whether the name chooses the file: "gqa" every file of the case, "gqa/f32.golden" or "gqa/f32"
 // one.

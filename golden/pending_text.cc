@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "golden/pending.h"
@@ -50,9 +51,20 @@ struct Outline {
   std::vector<const FactChange*> values;
 };
 
+bool IsOfHeader(const FactChange& change) { return change.place.op < 0; }
+
+// What a changed line of the header means.
+std::string NoteOn(const FactChange& change) {
+  const std::string& name = change.place.name;
+  if (name == "scenario") return "the case itself was changed (case.toml)";
+  if (name == "model") return "the model is another one";
+  return fmt::format("{} {} instead of {}", name, change.new_value, change.old_value);
+}
+
 Outline OutlineOf(const std::vector<FactChange>& changes) {
   Outline outline;
   for (const FactChange& change : changes) {
+    if (IsOfHeader(change)) continue;
     const Fact& place = change.place;
     if (place.step >= 0) ++outline.steps[place.step];
     if (place.layer >= 0) ++outline.layers[place.layer];
@@ -102,7 +114,8 @@ std::string KindText(const PendingGolden& pending) {
       return fmt::format("new, {} facts", FactCount(pending.after));
     case Kind::kChanged:
       if (!pending.before) return "replaces a golden file that cannot be read";
-      return fmt::format("{} of {} facts change", pending.changes.size(),
+      return fmt::format("{} of {} facts change",
+                         std::ranges::count_if(pending.changes, std::not_fn(IsOfHeader)),
                          FactCount(pending.before));
     case Kind::kRemoved:
       return "no case produces it any more: accepting removes it";
@@ -113,8 +126,10 @@ std::string KindText(const PendingGolden& pending) {
   return {};
 }
 
-std::string FirstPlace(const PendingGolden& pending) {
-  return pending.changes.empty() ? "" : pending.changes.front().place.Place();
+// Null: the header alone changes, or nothing can be compared.
+const FactChange* FirstComputed(const PendingGolden& pending) {
+  const auto first = std::ranges::find_if_not(pending.changes, IsOfHeader);
+  return first == pending.changes.end() ? nullptr : &*first;
 }
 
 }  // namespace
@@ -132,12 +147,12 @@ std::string PendingText(const PendingGolden& pending, bool detail) {
     return text;
   }
   const Outline outline = OutlineOf(changes);
-  text += fmt::format("  {:<9}{}\n", "first", ShortSentence(changes.front()));
-  const auto computed =
-      std::ranges::find_if(changes, [](const FactChange& change) { return change.place.op >= 0; });
-  if (computed != changes.begin() && computed != changes.end()) {
-    text += fmt::format("  {:<9}{}\n", "", ShortSentence(*computed));
+  for (const FactChange& change : changes) {
+    if (IsOfHeader(change)) text += fmt::format("  {:<9}{}\n", "note", NoteOn(change));
   }
+  const FactChange* first = FirstComputed(pending);
+  if (first == nullptr) return text;
+  text += fmt::format("  {:<9}{}\n", "first", ShortSentence(*first));
   if (!outline.steps.empty()) text += fmt::format("  {:<9}{}\n", "steps", Ranges(outline.steps));
   if (!outline.layers.empty()) {
     text += fmt::format("  {:<9}{}\n", "layers", Ranges(outline.layers));
@@ -153,9 +168,9 @@ std::string PendingMarkdown(std::span<const PendingGolden> all, const Acceptance
   if (all.empty()) return text;
   text += "| golden file | change | first place | facts that change |\n|---|---|---|---|\n";
   for (const PendingGolden& pending : all) {
-    const std::string first = FirstPlace(pending);
+    const FactChange* first = FirstComputed(pending);
     text += fmt::format("| `{}` | {} | {} | {} |\n", pending.place.golden.Text(), KindText(pending),
-                        first.empty() ? "" : fmt::format("`{}`", first),
+                        first == nullptr ? "" : fmt::format("`{}`", first->place.Place()),
                         NamesText(OutlineOf(pending.changes)));
   }
   for (const PendingGolden& pending : all) {

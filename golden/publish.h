@@ -32,10 +32,10 @@ struct GoldenChange {
 
 // Who accepts and why: what all lines of one acceptance share.
 struct Acceptance {
-  std::string date;  // as in LedgerEntry
-  std::string author;
-  std::string reason;
-  std::string issue;
+  std::string date = {};  // as in LedgerEntry
+  std::string author = {};
+  std::string reason = {};
+  std::string issue = {};
   int32_t arithmetic = 0;
 };
 

@@ -58,6 +58,7 @@ class Checker {
           options_.cases.empty() || std::ranges::find(options_.cases, name) != options_.cases.end();
       if (wanted) CheckCase(name);
     }
+    CheckLedger();
     return std::move(found_);
   }
 
@@ -107,6 +108,28 @@ class Checker {
       }
     }
     Find(name, file, GoldenState::kStray, "nobody reads it");
+  }
+
+  // A file that fails anyhow needs no second reason to.
+  void CheckLedger() {
+    const Ledger ledger = Ledger::Read(tree_.LedgerPath());
+    for (LedgerFinding& finding : CompareWithLedger(ledger, GoldenDigests(tree_))) {
+      const GoldenName& golden = finding.golden;
+      const auto found = std::ranges::find_if(found_, [&](const GoldenStatus& status) {
+        return status.scenario == golden.scenario && status.file == golden.file;
+      });
+      if (found == found_.end()) {
+        const bool unreadable = std::ranges::any_of(found_, [&](const GoldenStatus& status) {
+          return status.scenario == golden.scenario && status.file == kCaseFile;
+        });
+        const bool all = options_.cases.empty() && options_.cache.empty();
+        if (all && !unreadable)
+          Find(golden.scenario, golden.file, GoldenState::kUnaccounted, finding.sentence);
+      } else if (HoldsWith(found->state)) {
+        found->state = GoldenState::kUnaccounted;
+        found->detail = std::move(finding.sentence);
+      }
+    }
   }
 
   // Of the group, what is to be run.
@@ -241,8 +264,9 @@ std::string GoldenTree::LedgerPath() const {
 }
 
 std::string_view GoldenStateName(GoldenState state) {
-  constexpr std::array<std::string_view, 8> kNames = {
-      "equal", "skipped", "changed", "missing", "disagree", "obsolete", "unreadable", "stray"};
+  constexpr std::array<std::string_view, 9> kNames = {"equal",      "skipped",  "changed",
+                                                      "missing",    "disagree", "obsolete",
+                                                      "unreadable", "stray",    "unaccounted"};
   return kNames.at(static_cast<size_t>(state));
 }
 
@@ -252,6 +276,19 @@ bool HoldsWith(GoldenState state) {
 
 std::vector<GoldenStatus> CheckGoldens(const CheckOptions& options) {
   return Checker(options).Check();
+}
+
+std::map<GoldenName, std::string> GoldenDigests(const GoldenTree& tree) {
+  std::map<GoldenName, std::string> digests;
+  for (const std::string& name : NamesIn(tree.folder)) {
+    const std::string folder = fmt::format("{}/{}", tree.folder, name);
+    if (!fs::is_directory(folder)) continue;
+    for (const std::string& file : NamesIn(folder)) {
+      if (!file.ends_with(kGolden)) continue;
+      digests[{name, file}] = GoldenTextDigest(ReadWholeTextFile(folder + "/" + file));
+    }
+  }
+  return digests;
 }
 
 bool InContinuousIntegration() {

@@ -10,12 +10,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "golden/facts.h"
+#include "golden/ledger.h"
 #include "golden/record.h"
 #include "golden/scenario.h"
 
@@ -35,13 +37,14 @@ struct GoldenTree {
 
 enum class GoldenState : uint8_t {
   kEqual,
-  kSkipped,     // its model file is not here; the golden file was read, and is of this scenario
-  kChanged,     // the caches give something else
-  kMissing,     // no golden file yet
-  kDisagree,    // caches that share the file give different facts: no file can be right for all
-  kObsolete,    // a golden file that no case produces
-  kUnreadable,  // a conflict marker, an edit by hand, a case.toml with a mistake
-  kStray,       // a file that nobody reads
+  kSkipped,      // its model file is not here; the golden file was read, and is of this scenario
+  kChanged,      // the caches give something else
+  kMissing,      // no golden file yet
+  kDisagree,     // caches that share the file give different facts: no file can be right for all
+  kObsolete,     // a golden file that no case produces
+  kUnreadable,   // a conflict marker, an edit by hand, a case.toml with a mistake
+  kStray,        // a file that nobody reads
+  kUnaccounted,  // not what the ledger says last of it (golden/ledger.h)
 };
 std::string_view GoldenStateName(GoldenState state);  // "equal", ...
 
@@ -69,9 +72,13 @@ struct CheckOptions {
   std::function<void(const std::string& text)> on_progress = {};  // may be empty
 };
 
-// Every file below the tree's folder, or of the cases that are named, by case and file. Throws
-// Error for a case that is not there, and what cannot be written.
+// Every file below the tree's folder, or of the cases that are named, by case and file; behind them
+// what the ledger alone has. Throws Error for a case that is not there, a ledger that cannot be
+// read, and what cannot be written.
 std::vector<GoldenStatus> CheckGoldens(const CheckOptions& options);
+
+// Digest of the text of every golden file that is there, as CompareWithLedger takes them.
+std::map<GoldenName, std::string> GoldenDigests(const GoldenTree& tree);
 
 // Whether the environment says that a machine runs this which keeps nothing: `CI` is set.
 bool InContinuousIntegration();

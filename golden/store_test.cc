@@ -12,6 +12,8 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "golden/pending.h"
+#include "golden/publish.h"
 
 namespace lockstep {
 namespace {
@@ -51,11 +53,19 @@ class StoreTest : public ::testing::Test {
     options_.write_pending = true;
     Write("a/case.toml", kCase);
     Check();
-    for (const char* rows : {"f16", "f32"}) {
-      fs::rename(options_.tree.PendingPath("a", rows), options_.tree.GoldenPath("a", rows));
-    }
+    AcceptAll();
   }
   void TearDown() override { fs::remove_all(root_); }
+
+  // What is pending, without asking whether it is right.
+  void AcceptAll() {
+    std::vector<GoldenChange> changes;
+    for (const PendingGolden& pending :
+         FindPending(options_.tree, Ledger::Read(options_.tree.LedgerPath()))) {
+      changes.push_back({pending.place, pending.text});
+    }
+    Publish(options_.tree.LedgerPath(), changes, {.reason = "first recording of the case"});
+  }
 
   void Write(const std::string& name, std::string_view text) {
     WriteWholeTextFile(options_.tree.folder + "/" + name, text);
@@ -223,6 +233,7 @@ TEST_F(StoreTest, WithoutItsModelFileACaseIsSkippedAndSaysSo) {
     golden.header.scenario = ScenarioDigest(ReadScenario(options_.tree.folder, "a"));
     WriteWholeTextFile(path, golden.Text());
   }
+  AcceptAll();
   EXPECT_EQ(Check(), (States{{"a/f16.golden", "skipped"}, {"a/f32.golden", "skipped"}}));
   EXPECT_THAT(Found("f32.golden").detail, HasSubstr("absent.gguf"));
   fs::remove(options_.tree.GoldenPath("a", "f16"));
@@ -235,6 +246,37 @@ TEST_F(StoreTest, UnknownCasesAndFoldersAreErrors) {
   options_.cases = {};
   options_.tree.folder = root_ + "/nowhere";
   EXPECT_THROW(Check(), Error);
+}
+
+TEST_F(StoreTest, WhatTheLedgerDoesNotSayIsUnaccounted) {
+  const std::string path = options_.tree.GoldenPath("a", "f32");
+  // Another recorder: nothing that is compared, and yet an edit by hand.
+  Write("a/f32.golden", Replaced(Read("a/f32.golden"), "recorded-by ", "recorded-by my "));
+  EXPECT_EQ(Check(), (States{{"a/f16.golden", "equal"}, {"a/f32.golden", "unaccounted"}}));
+  EXPECT_THAT(Found("f32.golden").detail, AllOf(HasSubstr("changed since it was accepted"),
+                                                HasSubstr("lockstep golden accept")));
+  options_.cases = {"a"};
+  EXPECT_EQ(Check(), (States{{"a/f16.golden", "equal"}, {"a/f32.golden", "unaccounted"}}));
+  options_.cases.clear();
+
+  fs::remove(options_.tree.LedgerPath());
+  EXPECT_EQ(Check(), (States{{"a/f16.golden", "unaccounted"}, {"a/f32.golden", "unaccounted"}}));
+  AcceptAll();
+  EXPECT_EQ(Check(), kHolds);
+  fs::rename(options_.tree.folder + "/a", options_.tree.folder + "/b");
+  EXPECT_EQ(Check(), (States{{"a/f16.golden", "unaccounted"},
+                             {"a/f32.golden", "unaccounted"},
+                             {"b/f16.golden", "unaccounted"},
+                             {"b/f32.golden", "unaccounted"}}));
+  WriteWholeTextFile(options_.tree.LedgerPath(), "<<<<<<< HEAD\n");
+  EXPECT_THROW(Check(), Error);
+}
+
+TEST(GoldenTreeTest, TheLedgerIsBesideTheCases) {
+  EXPECT_EQ(GoldenTree{}.LedgerPath(), "golden/ledger.jsonl");
+  EXPECT_EQ(GoldenTree{.folder = "golden/cases/"}.LedgerPath(), "golden/ledger.jsonl");
+  EXPECT_EQ(GoldenTree{.folder = "cases"}.LedgerPath(), "ledger.jsonl");
+  EXPECT_EQ(GoldenTree{.folder = "/a/b/../cases"}.LedgerPath(), "/a/ledger.jsonl");
 }
 
 }  // namespace

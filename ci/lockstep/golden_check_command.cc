@@ -83,22 +83,22 @@ void PrintJson(const CheckFlags& flags, const std::vector<GoldenStatus>& found, 
 }
 
 void PrintStatus(const CheckFlags& flags, const GoldenStatus& status) {
-  fmt::print("{:<10} {}{}{}\n", GoldenStateName(status.state), status.scenario,
+  fmt::print("{:<11} {}{}{}\n", GoldenStateName(status.state), status.scenario,
              status.file.empty() ? "" : "/", status.file);
   if (status.changes.empty()) {
-    fmt::print("           {}\n", status.detail);
+    fmt::print("            {}\n", status.detail);
   } else if (status.state == GoldenState::kDisagree) {
-    fmt::print("           {}\n", status.detail);
+    fmt::print("            {}\n", status.detail);
   }
   for (size_t i = 0; i < std::min(kChangesShown, status.changes.size()); ++i) {
-    fmt::print("           {}\n", status.changes[i].Sentence());
+    fmt::print("            {}\n", status.changes[i].Sentence());
   }
   if (status.changes.size() > kChangesShown) {
-    fmt::print("           and {} more\n", status.changes.size() - kChangesShown);
+    fmt::print("            and {} more\n", status.changes.size() - kChangesShown);
   }
   if (HoldsWith(status.state)) return;
-  if (!status.pending.empty()) fmt::print("           pending: {}\n", status.pending);
-  fmt::print("           repeat: {}\n", flags.CommandLine(status.scenario));
+  if (!status.pending.empty()) fmt::print("            pending: {}\n", status.pending);
+  fmt::print("            repeat: {}\n", flags.CommandLine(status.scenario));
 }
 
 void PrintSummary(const std::vector<GoldenStatus>& found, bool holds, double seconds) {
@@ -168,6 +168,7 @@ constexpr std::string_view kDetails =
     "  obsolete    no case produces it\n"
     "  unreadable  it holds conflict markers, or was edited by hand; or case.toml has a mistake\n"
     "  stray       nobody reads it\n"
+    "  unaccounted it is not what the ledger says last of it: nobody edits one by hand\n"
     "What changed or is missing leaves a pending file, which lockstep golden review shows. "
     "Nothing\n"
     "is written when CI is set, nor with --cache, --legacy or --plant. A case whose model file is\n"

@@ -11,6 +11,8 @@
 #include "caches/file_io.h"
 #include "caches/test_paths.h"
 #include "ci/lockstep/test_process.h"
+#include "golden/pending.h"
+#include "golden/publish.h"
 
 namespace lockstep::cli {
 namespace {
@@ -24,7 +26,8 @@ using ::testing::StartsWith;
 class GoldenCommandTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = ::testing::TempDir() + "lockstep-golden-" + std::to_string(getpid());
+    root_ = ::testing::TempDir() + "lockstep-golden-" + std::to_string(getpid());
+    folder_ = root_ + "/cases";
     for (const char* name : {"rollback-inside", "gate-legacy"}) {
       fs::create_directories(folder_ + "/" + name);
       for (const char* file : {"case.toml", "f32.golden"}) {
@@ -32,8 +35,9 @@ class GoldenCommandTest : public ::testing::Test {
         fs::copy_file(SourceDir() + "/golden/cases/" + path, folder_ + "/" + path);
       }
     }
+    WriteLedger();
   }
-  void TearDown() override { fs::remove_all(folder_); }
+  void TearDown() override { fs::remove_all(root_); }
 
   ProcessResult Golden(std::vector<std::string> args, const std::string& ci = {}) const {
     args.insert(args.begin(), "golden");
@@ -42,6 +46,17 @@ class GoldenCommandTest : public ::testing::Test {
   }
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
+  // The reasons of the copies alone: a ledger is of a whole tree.
+  void WriteLedger() const {
+    const GoldenTree tree{.folder = folder_};
+    std::vector<GoldenChange> changes;
+    for (const PendingGolden& pending : FindPending(tree, Ledger())) {
+      changes.push_back({pending.place, pending.text});
+    }
+    Publish(tree.LedgerPath(), changes, {.reason = "copies of cases of the tree"});
+  }
+
+  std::string root_;
   std::string folder_;
 };
 
@@ -59,7 +74,7 @@ TEST_F(GoldenCommandTest, ADifferenceIsOneWithItsPlaceAndHowToRepeatIt) {
   const ProcessResult result =
       Golden({"check", "--plant", "flip-v:layer=1,position=2,element=3,step=1,byte=3"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("changed    rollback-inside/f32.golden"),
+  EXPECT_THAT(result.out, AllOf(HasSubstr("changed     rollback-inside/f32.golden"),
                                 HasSubstr("seq0 layer1 attention: "), HasSubstr("more\n"),
                                 HasSubstr("repeat: lockstep golden check rollback-inside --folder"),
                                 HasSubstr("DIFFERS: 2 cases")));
@@ -72,7 +87,7 @@ TEST_F(GoldenCommandTest, LeavesAPendingFileUnlessCiIsSet) {
   fs::remove(Path("gate-legacy/f32.golden"));
   ProcessResult result = Golden({"check"}, "true");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, AllOf(HasSubstr("missing    gate-legacy/f32.golden"),
+  EXPECT_THAT(result.out, AllOf(HasSubstr("missing     gate-legacy/f32.golden"),
                                 HasSubstr("CI is set: no pending file was written")));
   EXPECT_FALSE(fs::exists(pending));
   result = Golden({"check"});

@@ -115,7 +115,7 @@ TEST_F(GoldenReviewTest, AKeyDecidesEachFile) {
                     HasSubstr("by Ada <ada@example.org>: first recording of the cases"),
                     HasSubstr("tokens"), HasSubstr("a accept")));
   press("d");
-  terminal.WaitFor("layer3 ffn_out");
+  terminal.WaitFor("layer2 ffn_out: ");
   terminal.WaitFor("q quit");
   press("a");
   terminal.WaitFor("why are the new bits right?");
@@ -256,7 +256,7 @@ TEST_F(GoldenReviewTest, RegenerateGoldensPrintsMarkdownAndPassesReasonsOn) {
   const std::string old = Text("a");
   const Regenerated shown = Regenerate(root_, Folder(), "", environment_);
   EXPECT_EQ(shown.exit_code, 1);
-  EXPECT_THAT(shown.markdown, AllOf(HasSubstr("| `a/f32.golden` | "), HasSubstr("`scenario`"),
+  EXPECT_THAT(shown.markdown, AllOf(HasSubstr("| `a/f32.golden` | "), HasSubstr("`op0 run`"),
                                     HasSubstr("cache_key"), HasSubstr("Not accepted yet"),
                                     Not(HasSubstr("b/f32.golden"))));
   EXPECT_EQ(Text("a"), old);

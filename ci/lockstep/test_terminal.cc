@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -64,7 +65,9 @@ std::string TestTerminal::WaitFor(std::string_view text) {
     }
     ReadSome(kMillisecondsStep);
   }
-  ADD_FAILURE() << "waited for: " << text << "\nprinted since: " << output_.substr(seen_);
+  constexpr size_t kShown = 2000;
+  const size_t from = std::max(seen_, output_.size() - std::min(output_.size(), kShown));
+  ADD_FAILURE() << "waited for: " << text << "\nprinted since: " << output_.substr(from);
   return output_;
 }
 
