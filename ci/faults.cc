@@ -12,6 +12,7 @@
 #include "caches/file_io.h"
 #include "ci/lockstep/cli.h"
 #include "ci/mutation/campaign.h"
+#include "ci/mutation/explained.h"
 #include "ci/mutation/fault.h"
 #include "ci/mutation/mutants.h"
 #include "ci/mutation/process.h"
@@ -189,6 +190,37 @@ ExitCode RunCheck(const Flags& flags) {
   return problems.empty() ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
+ExitCode RunExplain(const Flags& flags) {
+  std::vector<Fault> faults = ReadFaults(flags.catalogue());
+  std::erase_if(faults, [&](const Fault& fault) {
+    return fault.stage.empty() ||
+           (!flags.only.empty() && std::ranges::count(flags.only, fault.name) == 0 &&
+            std::ranges::count(flags.only, fault.class_name) == 0);
+  });
+  if (faults.empty()) {
+    throw Error({"--only", "names no fault of which the catalogue says how it is explained",
+                 "properties/faults/README.md has the fields"});
+  }
+  ExplainFaultsOptions options{.workbench = OptionsFrom(flags).workbench};
+  options.workbench.folder += "/explain";
+  options.on_result = [](const ExplainedFault& result) {
+    fmt::print("{}\n", ExplainedLine(result));
+    std::fflush(stdout);
+  };
+  const std::vector<ExplainedFault> results = ExplainFaults(faults, options);
+  std::string command = "ci/faults explain";
+  for (const std::string& name : flags.only) command += " --only " + name;
+  const std::string score = ExplainedScore(results);
+  fmt::print("\n{}repeat: {}\n", score, command);
+  if (!flags.markdown.empty()) {
+    ReplaceSectionOfFile(flags.markdown, "explained faults",
+                         fmt::format("```\n$ {}\n{}```\n\n{}", command, score,
+                                     TableMarkdown(ExplainedTable(results))));
+  }
+  const auto right = [](const ExplainedFault& r) { return r.right_place && r.right_cause; };
+  return std::ranges::all_of(results, right) ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
 std::vector<Command> Commands() {
   const auto values = std::make_shared<Flags>();
   using FlagList = std::vector<cli::Flag>;
@@ -221,6 +253,14 @@ std::vector<Command> Commands() {
            .summary = "Plant simple mutants of caches/, chosen by a seed",
            .flags = join(tree, campaign, mutants),
            .run = [values] { return RunMutants(*values); }},
+          {.name = "explain",
+           .summary = "Whether lockstep golden explain knows each fault by the goldens it changes",
+           .flags = join(
+               tree,
+               {{"--folder", "FOLDER", "for the copy and its build", &values->folder},
+                {"--markdown", "FILE", "a page whose section is written anew", &values->markdown}},
+               plant),
+           .run = [values] { return RunExplain(*values); }},
           {.name = "check",
            .summary = "Whether every fault of the catalogue applies to the tree",
            .flags = tree,

@@ -100,6 +100,12 @@ TEST(CauseTest, AConstantRatioIsAScale) {
   ExpectCause(verdict, Cause::kWrongScale);
 }
 
+TEST(CauseTest, ARatioOfEachHeadIsASoftmaxOverOtherRows) {
+  std::vector<float> is = Rows(Stage::kAttention);
+  for (size_t i = 0; i < is.size(); ++i) is[i] *= 0.5f + static_cast<float>(i / 32) / 64;
+  ExpectCause(Classify(Stage::kAttention, is), Cause::kMask);
+}
+
 TEST(CauseTest, RowsFromElsewhereAreKnownByTheirPlace) {
   const std::vector<float> keys = Rows(Stage::kCacheKey);
   const std::vector<float> values = Rows(Stage::kCacheValue);

@@ -104,8 +104,12 @@ class MistakeMaker::Maker {
   }
 
   void Rope() {
-    Bits(Cause::kNotRotated, "the rows before RoPE", inputs_.stage.input);
-    AddAt(Cause::kNotRotated, "RoPE at position 0", [](int32_t, int32_t) { return 0; });
+    const bool lost = inputs_.rotated_before && inputs_.stage.stage == Stage::kQueryRope &&
+                      inputs_.stage.positions.size() == 1;
+    if (!lost) {
+      Bits(Cause::kNotRotated, "the rows before RoPE", inputs_.stage.input);
+      AddAt(Cause::kNotRotated, "RoPE at position 0", [](int32_t, int32_t) { return 0; });
+    }
     Fault(Cause::kRopePairing, "RoPE of pairs half a head apart", ReferenceFault::kRopeHalves);
     Fault(Cause::kMissingNorm, "RoPE without QK-norm", ReferenceFault::kNoHeadNorm);
     const int32_t most = *std::ranges::max_element(inputs_.stage.positions);

@@ -23,6 +23,9 @@ struct MistakeInputs {
   StageInputs stage;
   std::vector<int32_t> visible = {};
   std::vector<KvRows> views = {};
+  // Rows of earlier steps, at positions past 0, were rotated as they should be: a lone query at
+  // position 0's angle has then lost its position, not its rotation.
+  bool rotated_before = false;
 };
 
 // Inputs of one stage of a traced step, without views. Spans point into the arguments; `visible` is

@@ -181,6 +181,28 @@ TEST_F(MistakeTest, OfAttention) {
           })});
 }
 
+// One row at position 0's angle: unrotated, unless rows before it were rotated.
+TEST_F(MistakeTest, ALoneQueryThatWasRotatedBeforeHasLostItsPosition) {
+  const TracedModel& traced = Traced(kGqa);
+  const TracedStep& step = traced.steps[1];
+  MistakeInputs inputs = TracedInputs(step, 1, Stage::kQueryRope);
+  const RecordingTrace::Entry& entry = EntryOf(step, 1, Stage::kQueryRope);
+  const auto width = static_cast<size_t>(entry.width);
+  inputs.stage.positions = inputs.stage.positions.first(1);
+  inputs.stage.input = inputs.stage.input.first(width);
+  const std::vector<float> is(inputs.stage.input.begin(), inputs.stage.input.end());
+  const std::vector<double> should(entry.rows.begin(), entry.rows.begin() + entry.width);
+  const CausePlace place{.stage = Stage::kQueryRope,
+                         .width = entry.width,
+                         .head_dim = traced.model->config().head_dim,
+                         .is = is,
+                         .should = should};
+  const MistakeMaker maker(traced.model);
+  EXPECT_EQ(ClassifyCause(place, maker.Mistakes(inputs), {}).cause, Cause::kNotRotated);
+  inputs.rotated_before = true;
+  EXPECT_EQ(ClassifyCause(place, maker.Mistakes(inputs), {}).cause, Cause::kWrongPosition);
+}
+
 // Without a mistake, the double reference and the engine are the same function.
 TEST_F(MistakeTest, RightRowsAreWithinTheirBounds) {
   const TracedModel& traced = Traced(kNorms);

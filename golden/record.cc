@@ -313,7 +313,9 @@ class Recorder {
 
   void WriteState() {
     for (int32_t s = 0; s < kEngineSequences; ++s) {
-      if (Slot(s)) writer_.State(s, *Slot(s)->cache);
+      if (!Slot(s)) continue;
+      writer_.State(s, *Slot(s)->cache);
+      if (options_.on_state) options_.on_state(op_, s, *Slot(s)->cache);
     }
     if (!options_.legacy) {
       for (const auto& [s, counts] : calls_) writer_.Gate(s, spec_.name, counts);

@@ -7,6 +7,7 @@
 #define LOCKSTEP_GOLDEN_RECORD_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct RecordOptions {
   // make_cache and make_driver put wrong ones in the place of right ones; nothing else of it is
   // looked at.
   EngineSubject subject = {};
+  // Sees each sequence that is alive after an operation. May be empty.
+  std::function<void(int32_t op, int32_t sequence, const KvCache& cache)> on_state = {};
 };
 
 // One internal step of one sequence. The number of a step is its index in Recording::steps.

@@ -33,11 +33,13 @@ std::string ModelsFolder() {
 
 Command GoldenCommand() {
   return {.name = "golden",
-          .summary = "Recorded digests of scenarios: check, review, accept, reject, list, show",
+          .summary =
+              "Recorded digests of scenarios: check, explain, review, accept, reject, list, show",
           .flags = {},
           .run = {},
-          .subcommands = {GoldenCheckCommand(), GoldenReviewCommand(), GoldenAcceptCommand(),
-                          GoldenRejectCommand(), GoldenListCommand(), GoldenShowCommand()}};
+          .subcommands = {GoldenCheckCommand(), GoldenExplainCommand(), GoldenReviewCommand(),
+                          GoldenAcceptCommand(), GoldenRejectCommand(), GoldenListCommand(),
+                          GoldenShowCommand()}};
 }
 
 }  // namespace lockstep::cli

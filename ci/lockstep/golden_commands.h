@@ -12,6 +12,7 @@ namespace lockstep::cli {
 
 Command GoldenAcceptCommand();
 Command GoldenCheckCommand();
+Command GoldenExplainCommand();
 Command GoldenListCommand();
 Command GoldenRejectCommand();
 Command GoldenReviewCommand();

@@ -10,6 +10,8 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "golden/cause.h"
+#include "golden/facts.h"
 
 namespace lockstep::mutation {
 namespace {
@@ -47,7 +49,11 @@ void ReadTables(const std::string& path, std::string_view name, Read&& read) {
 
 using Fields = std::vector<std::pair<std::string_view, std::string*>>;
 
-void ReadFields(const std::string& path, const toml::table& table, const Fields& fields) {
+void ReadFields(const std::string& path, const toml::table& table, const Fields& fields,
+                const Fields& optional = {}) {
+  for (const auto& [name, target] : optional) {
+    if (const auto value = table[name].value<std::string>()) *target = *value;
+  }
   for (const auto& [name, target] : fields) {
     const toml::node* node = table.get(name);
     const auto value = node == nullptr ? std::nullopt : node->value<std::string>();
@@ -60,6 +66,7 @@ void ReadFields(const std::string& path, const toml::table& table, const Fields&
   for (const auto& [key, node] : table) {
     const auto known = [&](const auto& field) { return field.first == key.str(); };
     if (std::ranges::any_of(fields, known)) continue;
+    if (std::ranges::any_of(optional, known) && node.is_string()) continue;
     throw Error({Where(path, node.source()), fmt::format("the field '{}' is not known", key.str()),
                  "properties/faults/README.md gives the fields"});
   }
@@ -94,7 +101,8 @@ std::vector<Fault> ReadFaults(const std::string& folder) {
                   {"file", &fault.edit.file},
                   {"before", &fault.edit.before},
                   {"after", &fault.edit.after},
-                  {"catcher", &fault.catcher}});
+                  {"catcher", &fault.catcher}},
+                 {{"stage", &fault.stage}, {"layer", &fault.layer}, {"cause", &fault.cause}});
       faults.push_back(std::move(fault));
     });
   }
@@ -146,6 +154,15 @@ std::vector<std::string> CheckCatalogue(const std::vector<Fault>& faults, const 
     }
     if (fault.stands_for.empty() || fault.says.empty() || fault.catcher.empty()) {
       problems.push_back(fmt::format("{}: an empty field", fault.name));
+    }
+    if (fault.stage.empty() != fault.cause.empty()) {
+      problems.push_back(fmt::format("{}: a stage without a cause, or the reverse", fault.name));
+    }
+    if (!fault.stage.empty() && !IsFactName(fault.stage)) {
+      problems.push_back(fmt::format("{}: there is no stage '{}'", fault.name, fault.stage));
+    }
+    if (!fault.cause.empty() && !FindCause(fault.cause)) {
+      problems.push_back(fmt::format("{}: there is no cause '{}'", fault.name, fault.cause));
     }
     if (!counts.contains(fault.class_name)) {
       problems.push_back(fmt::format("{}: there is no class {}", fault.name, fault.class_name));

@@ -24,6 +24,11 @@ struct Fault {
   SourceEdit edit = {};
   std::string catcher =
       {};  // a check, optionally ':' and a filter of gtest; empty: none is expected
+
+  // What `lockstep golden explain` has to say of it; empty where no golden file shows it.
+  std::string stage = {};  // a stage of engine/trace.h, or another fact of golden/facts.h
+  std::string layer = {};  // empty: the fact belongs to none
+  std::string cause = {};  // a name of golden/cause.h
 };
 
 // A mutant that changes nothing anybody can observe, and why.

@@ -96,5 +96,24 @@ TEST_F(CatalogueTest, ACatalogueThatDoesNotApplyIsSaidSo) {
   EXPECT_THAT(problems, Not(Contains(HasSubstr("class F01"))));
 }
 
+TEST_F(CatalogueTest, WhatAnExplanationHasToSayIsOptional) {
+  Write("caches/a.cc", "one two three\n");
+  Write("f01.toml", FaultText("a", "one") +
+                        "stage = \"key_rope\"\nlayer = \"0\"\ncause = \"wrong position\"\n" +
+                        FaultText("b", "two") + "stage = \"nowhere\"\ncause = \"bad luck\"\n" +
+                        FaultText("c", "three") + "stage = \"rows\"\n");
+  const std::vector<Fault> faults = ReadFaults(folder_);
+  EXPECT_EQ(faults[0].stage, "key_rope");
+  EXPECT_EQ(faults[0].layer, "0");
+  EXPECT_EQ(faults[0].cause, "wrong position");
+  const std::vector<std::string> problems = CheckCatalogue(faults, folder_);
+  EXPECT_THAT(problems, Contains("b: there is no stage 'nowhere'"));
+  EXPECT_THAT(problems, Contains("b: there is no cause 'bad luck'"));
+  EXPECT_THAT(problems, Contains("c: a stage without a cause, or the reverse"));
+  EXPECT_THAT(problems, Not(Contains(HasSubstr("a:"))));
+  Write("f01.toml", FaultText("a", "one") + "layer = 0\n");
+  EXPECT_THAT(ErrorOf(), HasSubstr("the field 'layer' is not known"));
+}
+
 }  // namespace
 }  // namespace lockstep::mutation

@@ -136,6 +136,13 @@ std::optional<CauseVerdict> WrongScale(const CausePlace& place, const Elements& 
     const std::string ratio = groups.size() == 1 || size == place.is.size()
                                   ? RatioName(*first, place.head_dim)
                                   : fmt::format("{:.6g} in the first", *first);
+    // What weighs every row of V alike is the sum of the weights.
+    if (place.stage == Stage::kAttention && size == heads) {
+      return Whole(Cause::kMask,
+                   fmt::format("each head is off by a ratio of its own, {}: the softmax's sum runs "
+                               "over other rows than its weights",
+                               ratio));
+    }
     return Whole(Cause::kWrongScale,
                  fmt::format("what is divided by what should be is constant {}: {}", where, ratio));
   }
@@ -224,8 +231,10 @@ bool Differs(const CausePlace& place, size_t i) {
 
 std::optional<CauseVerdict> CauseOfRounding(const CausePlace& place, const Elements& differing) {
   if (differing.empty()) {
-    return Whole(Cause::kReductionOrder,
-                 "the bits differ, and every element is within the rounding bound of its stage");
+    return Whole(
+        Cause::kReductionOrder,
+        "the bits differ, and every element is within the rounding bound of its stage; or the "
+        "golden was recorded of an engine that was wrong here");
   }
   if (IsCacheStage(place.stage) || !place.bounds.empty()) return std::nullopt;
   int positive = 0;
