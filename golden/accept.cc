@@ -62,7 +62,7 @@ std::vector<PendingGolden> Choose(const AcceptRequest& request, const Ledger& le
   if (!request.names.empty()) return ChoosePending(all, request.names);
   if (!request.all_because.empty()) return all;
   throw Error({"command line", fmt::format("no case is named; pending: {}", NamesOf(all)),
-               "name what you looked at, or give --all-because TEXT"});
+               "name what you looked at and give --reason TEXT, or give --all-because TEXT"});
 }
 
 void CheckCount(const AcceptRequest& request, std::span<const PendingGolden> chosen) {
@@ -225,9 +225,9 @@ AcceptResult AcceptGoldens(const AcceptRequest& asked) {
   const bool named = request.names.size() < asked.names.size();
   const bool no_reason = request.reason.empty() && request.all_because.empty();
   if (!result.finished.empty() && request.names.empty() && (named || no_reason)) return result;
-  CheckAbout(request);
   const std::string ledger_path = request.tree.LedgerPath();
   const std::vector<PendingGolden> chosen = Choose(request, Ledger::Read(ledger_path));
+  CheckAbout(request);
   CheckCount(request, chosen);
   const Prover prover(request);
   for (const PendingGolden& pending : chosen) {

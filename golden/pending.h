@@ -50,6 +50,9 @@ std::vector<PendingGolden> ChoosePending(std::span<const PendingGolden> all,
 
 // ---- For people who decide ----------------------------------------------------------------
 
+// "  topic    text\n", broken between words so that no line is longer than 100 characters.
+std::string TopicText(std::string_view topic, std::string_view text);
+
 // "gqa/f32.golden: 212 of 431 facts change".
 std::string PendingTitle(const PendingGolden& pending);
 

@@ -93,10 +93,10 @@ std::string SomeOf(const std::vector<const FactChange*>& changes, std::string_vi
                    size_t shown) {
   std::string text;
   for (size_t i = 0; i < std::min(shown, changes.size()); ++i) {
-    text += fmt::format("  {:<9}{}\n", i == 0 ? topic : "", ShortSentence(*changes[i]));
+    text += TopicText(i == 0 ? topic : "", ShortSentence(*changes[i]));
   }
   if (changes.size() > shown) {
-    text += fmt::format("  {:<9}and {} more\n", "", changes.size() - shown);
+    text += TopicText("", fmt::format("and {} more", changes.size() - shown));
   }
   return text;
 }
@@ -134,6 +134,21 @@ const FactChange* FirstComputed(const PendingGolden& pending) {
 
 }  // namespace
 
+std::string TopicText(std::string_view topic, std::string_view text) {
+  constexpr size_t kWidth = 89;  // beside the topic
+  std::string lines;
+  do {
+    size_t size = text.size();
+    if (size > kWidth) {
+      size = text.rfind(' ', kWidth);
+      if (size == text.npos) size = text.size();
+    }
+    lines += fmt::format("  {:<9}{}\n", lines.empty() ? topic : "", text.substr(0, size));
+    text.remove_prefix(std::min(size + 1, text.size()));
+  } while (!text.empty());
+  return lines;
+}
+
 std::string PendingTitle(const PendingGolden& pending) {
   return fmt::format("{}: {}", pending.place.golden.Text(), KindText(pending));
 }
@@ -148,16 +163,16 @@ std::string PendingText(const PendingGolden& pending, bool detail) {
   }
   const Outline outline = OutlineOf(changes);
   for (const FactChange& change : changes) {
-    if (IsOfHeader(change)) text += fmt::format("  {:<9}{}\n", "note", NoteOn(change));
+    if (IsOfHeader(change)) text += TopicText("note", NoteOn(change));
   }
   const FactChange* first = FirstComputed(pending);
   if (first == nullptr) return text;
-  text += fmt::format("  {:<9}{}\n", "first", ShortSentence(*first));
-  if (!outline.steps.empty()) text += fmt::format("  {:<9}{}\n", "steps", Ranges(outline.steps));
+  text += TopicText("first", ShortSentence(*first));
+  if (!outline.steps.empty()) text += TopicText("steps", Ranges(outline.steps));
   if (!outline.layers.empty()) {
-    text += fmt::format("  {:<9}{}\n", "layers", Ranges(outline.layers));
+    text += TopicText("layers", Ranges(outline.layers));
   }
-  text += fmt::format("  {:<9}{}\n", "facts", NamesText(outline));
+  text += TopicText("facts", NamesText(outline));
   text += SomeOf(outline.tokens, "tokens", kTokensShown);
   return text + SomeOf(outline.values, "values", kValuesShown);
 }

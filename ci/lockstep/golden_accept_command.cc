@@ -66,24 +66,21 @@ ExitCode RunAccept(const AcceptFlags& flags) {
 }
 
 constexpr std::string_view kAcceptDetails =
-    "CASE is a case (all its files), or one file: gqa, gqa/f32.golden. What waits is a pending\n"
-    "file (lockstep golden check writes them), a golden file that no case produces any more, "
-    "which\n"
-    "is removed, and one that the ledger has no reason for.\n"
+    "CASE is a case (all its files), or one file: gate-gap, gate-gap/f32.golden. What waits is\n"
+    "a pending file (lockstep golden check writes them), a golden file that no case produces\n"
+    "any more, which is removed, and one that the ledger has no reason for.\n"
     "\n"
-    "Each file is recorded again: once, a second time, with other kernels, with other threads. "
-    "All\n"
-    "have to equal the pending file, else nothing is accepted and the exit code is 1. The reason\n"
-    "goes to the ledger beside the cases, with date, author (from git), old and new digest. "
-    "Commit\n"
-    "both.\n"
+    "Each file is recorded again: once, a second time, with other kernels, with other threads.\n"
+    "All have to equal the pending file, else nothing is accepted and the exit code is 1. The\n"
+    "reason goes to the ledger beside the cases, with date and author (from git), old and new\n"
+    "digest. Commit both.\n"
     "\n"
-    "A reason has three words at least. More than 5 files need --all-because TEXT instead, which\n"
-    "takes all that waits when no CASE is given; files recorded with an older arithmetic version\n"
-    "do not count. Nothing is accepted where CI is set. A killed acceptance is finished by the\n"
-    "next one.\n"
+    "A reason has three words at least. More than 5 files need --all-because TEXT instead,\n"
+    "which takes all that waits when no CASE is given; files recorded with an older arithmetic\n"
+    "version do not count. Nothing is accepted where CI is set. A killed acceptance is\n"
+    "finished by the next one.\n"
     "\n"
-    "  lockstep golden accept gqa/f32.golden --reason \"RoPE comes before the bias now\"\n";
+    "  lockstep golden accept gate-gap --reason \"RoPE comes before the bias now\"\n";
 
 ExitCode RunReject(const AcceptFlags& flags, bool all) {
   if (flags.names.empty() != all) {
@@ -100,11 +97,9 @@ ExitCode RunReject(const AcceptFlags& flags, bool all) {
 }
 
 constexpr std::string_view kRejectDetails =
-    "CASE is a case (all its files), or one file: gqa, gqa/f32.golden. The pending file is "
-    "removed,\n"
-    "the golden file stays. Where an engine gives other bits than its golden file and nobody "
-    "wants\n"
-    "them, the engine is what has to change.\n";
+    "CASE is a case (all its files), or one file: gate-gap, gate-gap/f32.golden. The pending\n"
+    "file is removed, the golden file stays. Where an engine gives other bits than its golden\n"
+    "file and nobody wants them, the engine is what has to change.\n";
 
 std::vector<Flag> WithShared(std::vector<Flag> flags, AcceptFlags* values) {
   const std::vector<Flag> shared = values->golden.Flags();

@@ -50,6 +50,10 @@ class Review {
     if (accepted_ > 0) {
       fmt::print("commit what you accepted together with {}, which says why\n", tree_.LedgerPath());
     }
+    if (rejected_ > 0) {
+      fmt::print(
+          "lockstep golden check brings back what you rejected, as long as it is computed\n");
+    }
     return left > 0 ? ExitCode::kDifference : ExitCode::kHolds;
   }
 
@@ -86,11 +90,12 @@ class Review {
   void PrintWhatItIs(const PendingGolden& pending) const {
     const GoldenName& golden = pending.place.golden;
     if (pending.after) {
-      fmt::print("  {:<9}{}\n", "case", ReadScenario(tree_.folder, golden.scenario).why);
+      fmt::print("{}", TopicText("case", ReadScenario(tree_.folder, golden.scenario).why));
     }
     const Ledger ledger = Ledger::Read(tree_.LedgerPath());
     if (const LedgerEntry* last = ledger.Last(golden)) {
-      fmt::print("  {:<9}{} by {}: {}\n", "last", last->date, last->author, last->reason);
+      fmt::print("{}", TopicText("last", fmt::format("{} by {}: {}", last->date, last->author,
+                                                     last->reason)));
     }
   }
 
@@ -128,7 +133,7 @@ class Review {
     }
     reason_ = request.reason;
     ++accepted_;
-    fmt::print("accepted {}\n", pending.place.golden.Text());
+    fmt::print("accepted {}: {}\n", pending.place.golden.Text(), reason_);
     return true;
   }
 
