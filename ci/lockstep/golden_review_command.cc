@@ -9,10 +9,10 @@
 #include "caches/error.h"
 #include "ci/lockstep/git_author.h"
 #include "ci/lockstep/golden_commands.h"
-#include "ci/lockstep/model_source.h"
 #include "ci/lockstep/terminal.h"
 #include "engine/math.h"
 #include "golden/accept.h"
+#include "golden/explain.h"
 
 namespace lockstep::cli {
 namespace {
@@ -81,7 +81,7 @@ class Review {
         detail = !detail;
         fmt::print("{}", PendingText(pending, detail));
       }
-      if (*key == 'i') Explain(pending);
+      if (*key == 'i') ShowCause(pending);
       fmt::print("{}: a accept, r reject, s skip, d detail, i explain, q quit\n",
                  pending.place.golden.Text());
     }
@@ -149,9 +149,19 @@ class Review {
     return true;
   }
 
-  void Explain(const PendingGolden& pending) const {
-    fmt::print("in another terminal: lockstep golden explain {}{}\n",
-               ShellWord(pending.place.golden.Text()), flags_.golden.CommandLine());
+  void ShowCause(const PendingGolden& pending) const {
+    if (!pending.before || !pending.after) {
+      fmt::print("there is no old golden file to compare with\n");
+      return;
+    }
+    try {
+      const Scenario scenario = ReadScenario(tree_.folder, pending.place.golden.scenario);
+      const Explanation explanation =
+          Explain(scenario, *pending.before, {}, {.models = ModelsFolder(), .subject = {}});
+      fmt::print("{}", ExplanationText(explanation));
+    } catch (const Error& error) {
+      fmt::print("{}\n", error.what());
+    }
   }
 
   const ReviewFlags& flags_;

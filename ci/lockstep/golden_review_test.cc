@@ -117,6 +117,9 @@ TEST_F(GoldenReviewTest, AKeyDecidesEachFile) {
   press("d");
   terminal.WaitFor("layer2 ffn_out: ");
   terminal.WaitFor("q quit");
+  press("i");
+  EXPECT_THAT(terminal.WaitFor("q quit"),
+              HasSubstr("the likeliest token is another from step 0 on"));
   press("a");
   terminal.WaitFor("why are the new bits right?");
   terminal.Type("fix\r");
