@@ -322,6 +322,18 @@ TEST_F(AcceptTest, AnInterruptedAcceptanceIsFinished) {
   EXPECT_TRUE(Holds());
 }
 
+TEST_F(AcceptTest, PendingFilesMayBeElsewhere) {
+  RejectGoldens(request_.tree, {});
+  request_.tree.pending_dir = root_ + "/pending";
+  EXPECT_THAT(Pending(), IsEmpty());
+  Check();
+  EXPECT_THAT(Accept({"a/f32"}, "first recording of the case"), ElementsAre("a/f32.golden"));
+  EXPECT_TRUE(fs::exists(GoldenPath("a", "f32")));
+  EXPECT_FALSE(fs::exists(root_ + "/pending/a/f32.golden.pending"));
+  EXPECT_EQ(RejectGoldens(request_.tree, std::vector<std::string>{"a"}).size(), 1u);
+  EXPECT_FALSE(fs::exists(root_ + "/pending/a/f16.golden.pending"));
+}
+
 TEST_F(AcceptTest, TheOutlineSaysWhatChanged) {
   Accept({"a"}, "first recording of the case");
   AddCase("a", R"("simple")", "decode n=2");
