@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -208,32 +207,6 @@ TEST(WrongCacheTest, ScriptsFindEveryWrongAnswerOfTheContract) {
 }
 
 // Updates of more rows than a step may have, which registered caches of tiny geometries never meet.
-// What everybody may read may not throw: a finding of its own, and no end of the campaign.
-class UnreadableCache : public ForwardingCache {
- public:
-  using ForwardingCache::ForwardingCache;
-  void View(int32_t layer, KvView* view) const override {
-    if (inner().length(layer) > 2) throw std::out_of_range("row 2");
-    inner().View(layer, view);
-  }
-  std::unique_ptr<KvCache> Fork() override {
-    return std::make_unique<UnreadableCache>(inner().Fork());
-  }
-};
-
-TEST(WrongCacheTest, AViewThatThrowsIsAFinding) {
-  ScriptSubject wrong = RegisteredSubject("simple");
-  wrong.make = [make = wrong.make](const CacheScript& script) {
-    return std::make_unique<UnreadableCache>(make(script));
-  };
-  const CacheScript script =
-      ParseScript("cache simple layers=1 heads=1 dim=2 max=4\nupdate at=0..2 rows=1\n", "test");
-  const auto finding = RunScript(script, wrong).finding;
-  ASSERT_TRUE(finding);
-  EXPECT_EQ(finding->clause, "V1");
-  EXPECT_EQ(finding->what, "reading the subject throws: row 2");
-}
-
 TEST(WrongCacheTest, AStepLimitIsKept) {
   ScriptSubject subject = RegisteredSubject("quantized/q4_0+q8_0/w2");
   subject.make = [](const CacheScript& script) {
