@@ -139,10 +139,29 @@ const std::map<std::string, Reaches>& TagReaches() {
   return reaches;
 }
 
-// The classes that a case reaches, and that the reference agrees with it.
+// What EngineRun::digest is of, from a recording: the logits of every step and the rows after every
+// operation.
+Digest RunDigestOf(const Recording& recording) {
+  DigestBuilder digest;
+  size_t done = 0;
+  for (const Fact& fact : recording.golden.facts) {
+    if (fact.name != "rows") continue;
+    for (; done < recording.steps.size() && recording.steps[done].op <= fact.op; ++done) {
+      if (!recording.steps[done].logits.empty()) digest.AddFloats(recording.steps[done].logits);
+    }
+    digest.AddU64(std::stoull(fact.value.substr(0, 16), nullptr, 16));
+    digest.AddU64(std::stoull(fact.value.substr(16), nullptr, 16));
+  }
+  return digest.Finish();
+}
+
+// The classes that a case reaches, that the reference agrees with it, and that it is what was
+// recorded.
 void RunBesideTheReference(const Ran& ran, std::set<std::string>* reached) {
   const EngineScript script = ScriptOf(*ran.scenario, ran.spec.name);
   const EngineRun run = RunEngineScript(script);
+  const Recording recording = Record(*ran.scenario, {.cache = ran.spec.name, .keep_values = true});
+  EXPECT_EQ(RunDigestOf(recording), run.digest) << ran.scenario->name;
   EXPECT_FALSE(run.finding) << ran.scenario->name << " on " << ran.spec.name << ": "
                             << run.finding->what;
   for (size_t c = 0; c < kEngineClasses; ++c) {
