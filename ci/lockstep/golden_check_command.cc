@@ -85,9 +85,8 @@ void PrintJson(const CheckFlags& flags, const std::vector<GoldenStatus>& found, 
 void PrintStatus(const CheckFlags& flags, const GoldenStatus& status) {
   fmt::print("{:<11} {}{}{}\n", GoldenStateName(status.state), status.scenario,
              status.file.empty() ? "" : "/", status.file);
-  if (status.changes.empty()) {
-    fmt::print("            {}\n", status.detail);
-  } else if (status.state == GoldenState::kDisagree) {
+  // The first change says the same as the detail.
+  if (status.changes.empty() || status.state == GoldenState::kDisagree) {
     fmt::print("            {}\n", status.detail);
   }
   for (size_t i = 0; i < std::min(kChangesShown, status.changes.size()); ++i) {
