@@ -104,6 +104,7 @@ class Matcher {
              known.values.size(), place_.width);
     Keep(known.cause, known.says, [&](const Piece& piece) {
       if (known.row >= 0 && static_cast<size_t>(known.row) != piece.row) return false;
+      if (known.home >= 0 && static_cast<size_t>(known.home) == piece.row) return false;
       for (size_t i = piece.begin; i < piece.end; ++i) {
         if (!Is(i, known.values[i % static_cast<size_t>(place_.width)], 0)) return false;
       }
@@ -188,7 +189,10 @@ std::optional<CauseVerdict> Best(const Matcher& matcher, bool heads) {
     for (size_t i = 0; i < match.explains.size(); ++i) {
       if (match.explains[i]) all.explains[i] = true;
     }
-    if (all.pieces() > before) all.says += (all.says.empty() ? "" : ", or ") + match.says;
+    // Rows of several positions may be explained in the same words.
+    if (all.pieces() > before && all.says.find(match.says) == all.says.npos) {
+      all.says += (all.says.empty() ? "" : ", or ") + match.says;
+    }
   }
   if (best == nullptr) return std::nullopt;
   const auto all = static_cast<int64_t>(matcher.pieces());

@@ -70,6 +70,7 @@ struct KnownRow {
   std::string says;               // "the K row of position 3"
   std::vector<float> values;      // [width]
   int32_t row = -1;               // the only row that it may be found in, -1: any
+  int32_t home = -1;              // the row that it belongs to, where finding it says nothing
 };
 
 // The rows in question, [n, width].

@@ -131,6 +131,9 @@ TEST(CauseTest, RowsFromElsewhereAreKnownByTheirPlace) {
   ExpectCause(Classify(Stage::kCacheKey, with_row(stale), known), Cause::kStaleRow);
   ExpectCause(Classify(Stage::kCacheKey, with_row(value), known), Cause::kKvSwapped);
   ExpectCause(Classify(Stage::kCacheKey, with_row(known[2].values), known), Cause::kOtherSequence);
+  // At home a row is no stranger.
+  const std::vector<KnownRow> home = {{Cause::kShiftedRow, "position 8", stale, -1, 2}};
+  ExpectCause(Classify(Stage::kCacheKey, with_row(stale), home), Cause::kUnknown);
   // A row that may be found in one place alone is not looked for in others.
   const std::vector<KnownRow> elsewhere = {{Cause::kStaleRow, "what step 0 left", stale, 1}};
   ExpectCause(Classify(Stage::kCacheKey, with_row(stale), elsewhere), Cause::kUnknown);

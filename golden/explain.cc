@@ -143,14 +143,48 @@ class Explainer {
     const ScenarioModel model = LoadScenarioModel(scenario_, options_.models);
     const CacheSpec spec = ParseCacheSpec(explanation_.cache);
     ExplainedRuns runs{model, spec, now, old_run, chosen.has_value()};
-    if (explanation_.what == "rows") return ExplainHeldRows(runs, &explanation_);
     const std::optional<StageRowsAt> at = RowsAt(now, place);
+    if (!chosen && at) runs.old_rows = OneByOne(*now.StepAt(place.step), *at);
+    if (!chosen && explanation_.what == "rows") runs.same_rows = SameRows();
+    ExplainAt(runs, &explanation_);
+    if (explanation_.cause.cause == Cause::kUnknown) AskPoison(own, runs);
+  }
+
+  // Another hash of the golden that is the same, as after a save or a fork, and holds.
+  std::optional<std::pair<int32_t, int32_t>> SameRows() {
+    for (const Fact& fact : golden_.facts) {
+      if (fact.name != "rows" || fact.value != changes().front().old_value) continue;
+      if (std::ranges::find(now_.facts, fact) == now_.facts.end()) continue;
+      explanation_.old_side = OldSide::kExact;
+      explanation_.old_from = fmt::format(
+          "what sequence {} holds after operation {}, whose hash is the golden's of this place",
+          fact.sequence, fact.op);
+      return std::pair(fact.op, fact.sequence);
+    }
+    return std::nullopt;
+  }
+
+  void ExplainAt(const ExplainedRuns& runs, Explanation* explanation) const {
+    if (explanation->what == "rows") return ExplainHeldRows(runs, explanation);
+    const std::optional<StageRowsAt> at = RowsAt(runs.now, explanation->place);
     if (!at) {
-      explanation_.cause.evidence = "the step has no such rows now";
+      explanation->cause.evidence = "the step has no such rows now";
       return;
     }
-    if (!chosen) runs.old_rows = OneByOne(*now.StepAt(place.step), *at);
-    ExplainStage(runs, *at, changes().front().old_value, &explanation_);
+    ExplainStage(runs, *at, changes().front().old_value, explanation);
+  }
+
+  // Memory without rows may hold anything. Once more with poison in it: what is NaN then was never
+  // written.
+  void AskPoison(RunWay own, const ExplainedRuns& runs) {
+    own.poisoned = true;
+    const ValuedRun now = RunWithValues(scenario_, own, explanation_.place.layer);
+    Explanation poisoned = explanation_;
+    ExplainAt({runs.model, runs.spec, now, runs.old_run, runs.exact, runs.old_rows, runs.same_rows},
+              &poisoned);
+    if (poisoned.cause.cause != Cause::kUnwritten) return;
+    explanation_.cause = poisoned.cause;
+    explanation_.cause.evidence += ", once memory without rows is poisoned";
   }
 
   // The last way: the tokens one by one, scalar, on the model cache.

@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
+#include "caches/codec.h"
 #include "golden/record.h"
+#include "oracle/decorators.h"
 #include "oracle/faulty_cache.h"
 
 namespace lockstep {
@@ -99,6 +103,67 @@ TEST(ExplainTest, ARowThatOnlyAttentionReadsIsFoundThere) {
 TEST(ExplainTest, DecisionsAreExplainedWithoutRows) {
   ExpectCause(ExplainPlant("refuse-reserve:layer=1,step=1"), Cause::kWritePath);
   ExpectCause(ExplainPlant("keep-row:"), Cause::kLength);
+}
+
+constexpr std::string_view kForkScenario = R"(
+why = "A fork takes over what its source holds exactly."
+covers = ["fork_inside_block"]
+caches = ["quantized/q8_0+q4_0/w4"]
+max_length = 24
+script = """
+prefill cuts=6 tokens=7
+fork seq=0 to=1
+"""
+[model]
+preset = "tiny-gqa-9x3-q8_0"
+seed = 1
+)";
+
+// Forks without the exact rows of their source: what is stored of them is all that is left.
+class ForgetfulCache final : public ForwardingCache {
+ public:
+  explicit ForgetfulCache(std::unique_ptr<KvCache> inner) : ForwardingCache(std::move(inner)) {}
+  std::unique_ptr<KvCache> Fork() override {
+    auto fork = std::make_unique<ForgetfulCache>(inner().Fork());
+    fork->forgot_ = current_length() > 0;
+    return fork;
+  }
+  void View(int32_t layer, KvView* view) const override {
+    inner().View(layer, view);
+    if (!forgot_ || layer != 2) return;
+    const int64_t stride = geometry().kv_stride();
+    KvRows rows = DecodeRows(*view, stride);
+    for (int32_t row = 0; row < view->length; ++row) {
+      const std::span<float> key = std::span(rows.keys).subspan(static_cast<size_t>(row * stride),
+                                                                static_cast<size_t>(stride));
+      std::vector<std::byte> stored(static_cast<size_t>(RowBytes(RowType::kQ8_0, stride)));
+      const std::vector<float> exact(key.begin(), key.end());
+      EncodeRow(RowType::kQ8_0, exact, stored);
+      DecodeRow(RowType::kQ8_0, stored, key);
+    }
+    shown_ = std::move(rows);
+    view->segments.assign(1, {0, view->length, RowType::kF32, RowType::kF32,
+                              reinterpret_cast<const std::byte*>(shown_.keys.data()),
+                              reinterpret_cast<const std::byte*>(shown_.values.data())});
+  }
+
+ private:
+  bool forgot_ = false;
+  mutable KvRows shown_;
+};
+
+TEST(ExplainTest, AForkWithoutItsWindowIsKnownByItsStoredRows) {
+  const Scenario scenario = ParseScenario(kForkScenario, "fork", "test");
+  const GoldenFile golden = RecordGroup(scenario, GroupsOf(scenario)[0], {}).golden;
+  ExplainOptions options;
+  options.subject.make_cache = [](const CacheSpec& spec, const KvGeometry& geometry,
+                                  int32_t blocks) {
+    return std::make_unique<ForgetfulCache>(MakeScriptCache(spec, geometry, blocks));
+  };
+  const Explanation e = Explain(scenario, golden, {}, options);
+  EXPECT_EQ(e.place.Place(), "op1 seq1 rows");
+  ExpectCause(e, Cause::kWindow);
+  EXPECT_EQ(e.side, "K of layer 2");
 }
 
 // A table of kernels with one mistake, as an engine-wide change is.

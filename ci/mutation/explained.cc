@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "caches/error.h"
 #include "caches/file_io.h"
@@ -13,7 +15,8 @@ namespace lockstep::mutation {
 namespace {
 
 constexpr double kBuildSecondsMax = 1800;
-constexpr double kExplainSecondsMax = 600;
+constexpr double kExplainSecondsMax = 180;
+constexpr double kCaseSecondsMax = 10;
 
 std::string PlaceOf(std::string_view layer, std::string_view stage) {
   return layer.empty() ? std::string(stage) : fmt::format("layer {}, {}", layer, stage);
@@ -33,6 +36,39 @@ std::string MostNamed(const std::map<std::string, int>& counts) {
   return most == counts.end() ? "" : most->first;
 }
 
+// What one call printed, behind what it said of cases that it cannot run.
+std::optional<nlohmann::json> ExplanationsIn(const std::string& output) {
+  const size_t begin = output.find('{');
+  if (begin == output.npos) return std::nullopt;
+  const auto json = nlohmann::json::parse(output.substr(begin), nullptr, false);
+  if (!json.is_object() || !json.contains("explanations")) return std::nullopt;
+  return json["explanations"];
+}
+
+std::vector<std::string> CasesOf(const std::string& root) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/golden/cases")) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// All that `lockstep` says of the golden files; where a fault ends it, case by case.
+std::vector<std::string> Explain(Workbench* workbench, const Check& check,
+                                 const std::string& root) {
+  workbench->Run(check, kExplainSecondsMax);
+  std::vector<std::string> outputs = {workbench->log()};
+  if (ExplanationsIn(outputs[0])) return outputs;
+  for (const std::string& name : CasesOf(root)) {
+    Check one = check;
+    one.argv.push_back(name);
+    workbench->Run(one, kCaseSecondsMax);
+    outputs.push_back(workbench->log());
+  }
+  return outputs;
+}
+
 Check ExplainCheck(const std::string& root, int goldens) {
   return {.name = "explain",
           .targets = {"lockstep"},
@@ -44,28 +80,25 @@ Check ExplainCheck(const std::string& root, int goldens) {
 
 std::string ExpectedPlace(const Fault& fault) { return PlaceOf(fault.layer, fault.stage); }
 
-ExplainedFault JudgeExplanations(const Fault& fault, std::string_view output) {
+ExplainedFault JudgeExplanations(const Fault& fault, std::span<const std::string> outputs) {
   ExplainedFault result{.fault = fault};
-  const size_t begin = output.find('{');
-  const auto json = begin == output.npos
-                        ? nlohmann::json()
-                        : nlohmann::json::parse(output.substr(begin), nullptr, false);
-  if (!json.is_object() || !json.contains("explanations")) {
-    result.problem = "it printed no explanation";
-    return result;
-  }
   std::map<std::string, int> places, causes;
   std::map<std::string, std::string> evidence;
-  for (const auto& e : json["explanations"]) {
-    if (e["holds"]) continue;
-    ++result.goldens;
-    ++places[PlaceIn(e["first"])];
-    const std::string cause = e["cause"]["class"];
-    ++causes[cause];
-    evidence.emplace(cause, e["cause"]["evidence"]);
+  bool any = false;
+  for (const std::string& output : outputs) {
+    const std::optional<nlohmann::json> json = ExplanationsIn(output);
+    any = any || json;
+    for (const auto& e : json.value_or(nlohmann::json::array())) {
+      if (e["holds"]) continue;
+      ++result.goldens;
+      ++places[PlaceIn(e["first"])];
+      const std::string cause = e["cause"]["class"];
+      ++causes[cause];
+      evidence.emplace(cause, e["cause"]["evidence"]);
+    }
   }
   if (result.goldens == 0) {
-    result.problem = "no golden file differs";
+    result.problem = any ? "no golden file differs" : "it printed no explanation";
     return result;
   }
   result.place = MostNamed(places);
@@ -95,8 +128,8 @@ std::vector<ExplainedFault> ExplainFaults(const std::vector<Fault>& faults,
     if (!workbench.Build(check.targets, kBuildSecondsMax, true).ok) {
       result.problem = "it does not build";
     } else {
-      workbench.Run(check, kExplainSecondsMax);
-      result = JudgeExplanations(planting.fault, workbench.log());
+      result =
+          JudgeExplanations(planting.fault, Explain(&workbench, check, options.workbench.root));
     }
     workbench.Restore(planting.fault.edit.file);
     if (options.on_result) options.on_result(result);

@@ -4,8 +4,8 @@
 #define LOCKSTEP_CI_MUTATION_EXPLAINED_H_
 
 #include <functional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ci/mutation/campaign.h"
@@ -29,9 +29,10 @@ struct ExplainedFault {
 // Where the catalogue expects it: "layer 0, key_rope".
 std::string ExpectedPlace(const Fault& fault);
 
-// From what `lockstep golden explain --json` printed. Of several golden files the place and the
-// cause count that most of them name.
-ExplainedFault JudgeExplanations(const Fault& fault, std::string_view output);
+// From what calls of `lockstep golden explain --json` printed; one that the fault has ended printed
+// nothing that counts. Of several golden files the place and the cause count that most of them
+// name.
+ExplainedFault JudgeExplanations(const Fault& fault, std::span<const std::string> outputs);
 
 struct ExplainFaultsOptions {
   WorkbenchOptions workbench;

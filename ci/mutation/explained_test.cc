@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace lockstep::mutation {
 namespace {
@@ -17,8 +18,8 @@ std::string Explanation(const std::string& fact, const std::string& cause) {
          R"(", "layer": 0}, "cause": {"class": ")" + cause + R"(", "evidence": "as seen"}})";
 }
 
-std::string Output(const std::string& explanations) {
-  return "case x: its model is not here\n{\"explanations\": [" + explanations + "]}\n";
+std::vector<std::string> Output(const std::string& explanations) {
+  return {"case x: its model is not here\n{\"explanations\": [" + explanations + "]}\n"};
 }
 
 TEST(ExplainedTest, WhatMostGoldensNameCounts) {
@@ -47,11 +48,18 @@ TEST(ExplainedTest, WhatIsWrongIsSaidSo) {
 
 TEST(ExplainedTest, NoExplanationIsNeverRight) {
   for (const char* output : {"", "Segmentation fault", "{\"holds\": ", "{\"explanations\": []}"}) {
-    const ExplainedFault r = JudgeExplanations(Expected(), output);
+    const ExplainedFault r = JudgeExplanations(Expected(), std::vector<std::string>{output});
     EXPECT_NE(r.problem, "") << output;
     EXPECT_FALSE(r.right_place);
     EXPECT_FALSE(r.right_cause);
   }
+}
+
+TEST(ExplainedTest, CallsThatAFaultEndsDoNotHideTheOthers) {
+  std::vector<std::string> outputs = Output(Explanation("key_rope", "mask"));
+  outputs.insert(outputs.begin(), "internal check failed");
+  EXPECT_EQ(JudgeExplanations(Expected(), outputs).problem, "");
+  EXPECT_TRUE(JudgeExplanations(Expected(), outputs).right_cause);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "caches/codec.h"
 
@@ -42,8 +43,9 @@ class Collector {
         return;
       case Stage::kKeyRope:
       case Stage::kValue:
-        if (own && latest && at >= 0 && (entry.stage == Stage::kValue) == place_.values) {
-          AddStorage(RowOf(entry, row), at);
+        if (entry.layer == place_.layer && at >= 0 &&
+            (entry.stage == Stage::kValue) == place_.values) {
+          AddStorage(RowOf(entry, row), at, own && latest);
         }
         return;
       default:
@@ -86,17 +88,25 @@ class Collector {
            RowOf(entry, row), at);
       Keep(Cause::kShiftedRow, name, RowOf(entry, row), -1);
     } else {
-      Keep(Cause::kShiftedRow, name, RowOf(entry, row), -1);
+      rows_.push_back({Cause::kShiftedRow, name, RowOf(entry, row), -1, at});
     }
   }
 
-  // Exact rows where stored ones should be, and the reverse.
-  void AddStorage(const std::vector<float>& row, int32_t at) {
+  // Exact rows where stored ones should be, and the reverse; or rows as they are stored now, which
+  // is not how they should be. Rows that came here by a fork are known by what should be here.
+  void AddStorage(const std::vector<float>& row, int32_t at, bool own) {
     const RowType type = place_.values ? spec_.value_type : spec_.key_type;
     if (type == RowType::kF32) return;
-    const Cause cause = spec_.window > 0 ? Cause::kWindow : Cause::kQuantization;
-    Keep(cause, "rows that were never stored as " + std::string(RowTypeName(type)), row, at);
-    Keep(cause, "rows stored as " + std::string(RowTypeName(type)), ThroughStorage(type, row), at);
+    const auto width = std::ssize(row);
+    const auto should = place_.should.subspan(static_cast<size_t>(at * width), row.size());
+    const bool exact = std::ranges::equal(should, row);
+    std::vector<float> stored = ThroughStorage(type, row);
+    if (!own && !exact && !std::ranges::equal(should, stored)) return;
+    const std::string name(RowTypeName(type));
+    Keep(exact ? Cause::kWindow : Cause::kQuantization, "rows stored as " + name, std::move(stored),
+         at);
+    Keep(spec_.window > 0 ? Cause::kWindow : Cause::kQuantization,
+         "rows that were never stored as " + name, row, at);
   }
 
   const CacheSpec& spec_;

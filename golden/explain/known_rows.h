@@ -19,6 +19,7 @@ struct HeldPlace {
   int32_t last_op = 0;                      // rows of later operations cannot be here
   int32_t step = -1;                        // that wrote them, -1: several did
   std::span<const int32_t> positions = {};  // [n]
+  std::span<const float> should = {};       // [n, kv_stride], as they should be
 };
 
 // Of everything that was written up to then. `spec`: of the cache.

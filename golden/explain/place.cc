@@ -57,7 +57,9 @@ CauseVerdict CauseOfHeldRows(const ExplainedRuns& runs, const HeldRows& rows) {
                          .row_type = rows.place.values ? runs.spec.value_type : runs.spec.key_type,
                          .is = rows.is,
                          .should = should};
-  return ClassifyCause(place, {}, RowsAround(runs.old_run, runs.spec, rows.place));
+  HeldPlace held = rows.place;
+  held.should = rows.should;
+  return ClassifyCause(place, {}, RowsAround(runs.old_run, runs.spec, held));
 }
 
 // ---- Attention --------------------------------------------------------------------------
@@ -262,9 +264,10 @@ void ExplainStage(const ExplainedRuns& runs, const StageRowsAt& at, const std::s
 void ExplainHeldRows(const ExplainedRuns& runs, Explanation* explanation) {
   const std::pair key(explanation->place.op, explanation->place.sequence);
   const auto now = runs.now.states.find(key);
-  const auto before = runs.old_run.states.find(key);
+  const auto& old_states = runs.same_rows ? runs.now.states : runs.old_run.states;
+  const auto before = old_states.find(runs.same_rows.value_or(key));
   explanation->cause.evidence = "nothing gives the rows of the golden's side";
-  if (now == runs.now.states.end() || before == runs.old_run.states.end()) return;
+  if (now == runs.now.states.end() || before == old_states.end()) return;
   const auto width = static_cast<size_t>(runs.model.model->config().kv_dim());
   for (size_t layer = 0; layer < now->second.size(); ++layer) {
     for (const bool values : {false, true}) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "golden/explain.h"
@@ -22,6 +23,9 @@ struct ExplainedRuns {
   bool exact = false;
   // The rows of the place to the bit, where no run as a whole agreed.
   std::optional<std::vector<float>> old_rows = {};
+  // Where the explained run itself holds the golden's rows, by operation and sequence: another fact
+  // of the golden has the same hash, and still agrees.
+  std::optional<std::pair<int32_t, int32_t>> same_rows = {};
 };
 
 // Fills the values, elements, side and cause of a stage that differs. `digest`: the golden's of

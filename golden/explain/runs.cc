@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "caches/memory_watch.h"
 #include "engine/kernels.h"
 #include "oracle/model_cache.h"
 
@@ -91,6 +92,8 @@ const RecordedStep* ValuedRun::StepAt(int32_t step) const {
 }
 
 ValuedRun RunWithValues(const Scenario& scenario, const RunWay& way, int32_t layer) {
+  std::optional<MemoryWatch> watch;
+  if (way.poisoned) watch.emplace(MemoryWatchOptions{});
   ValuedRun run;
   const auto log = std::make_shared<ViewLog>();
   log->layer = layer;

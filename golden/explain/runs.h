@@ -21,6 +21,7 @@ struct RunWay {
   std::string name;
   RecordOptions record;
   bool model_cache = false;  // instead of the named cache
+  bool poisoned = false;     // memory of caches that holds no row reads as NaN
 };
 
 // The ways that are tried for the old side of a run on `cache`, the likeliest first.
