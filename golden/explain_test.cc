@@ -166,6 +166,62 @@ TEST(ExplainTest, AForkWithoutItsWindowIsKnownByItsStoredRows) {
   EXPECT_EQ(e.side, "K of layer 2");
 }
 
+constexpr std::string_view kRestoreScenario = R"(
+why = "What was saved is what is restored."
+covers = ["restored"]
+caches = ["simple"]
+max_length = 24
+script = """
+prefill cuts=5 tokens=7
+save
+rollback to=2
+restore
+"""
+[model]
+preset = "tiny-gqa-9x3-q8_0"
+seed = 1
+)";
+
+// Reads the K rows of a save as its V rows too.
+class KeysRestoredCache final : public ForwardingCache {
+ public:
+  explicit KeysRestoredCache(std::unique_ptr<KvCache> inner) : ForwardingCache(std::move(inner)) {}
+  std::unique_ptr<KvCache> Fork() override {
+    return std::make_unique<KeysRestoredCache>(inner().Fork());
+  }
+  void LoadState(StateReader* reader) override {
+    inner().LoadState(reader);
+    restored_ = true;
+  }
+  void View(int32_t layer, KvView* view) const override {
+    inner().View(layer, view);
+    for (KvSegment& segment : view->segments) {
+      if (restored_) segment.values = segment.keys;
+    }
+  }
+
+ private:
+  bool restored_ = false;
+};
+
+// No run gives the golden's rows, but the hash of what was saved is that of what is restored.
+TEST(ExplainTest, RowsBehindAHashAreThoseOfTheSameHashElsewhere) {
+  const Scenario scenario = ParseScenario(kRestoreScenario, "restore", "test");
+  const GoldenFile golden = RecordGroup(scenario, GroupsOf(scenario)[0], {}).golden;
+  ExplainOptions options;
+  options.reference_only = true;
+  options.subject.make_cache = [](const CacheSpec& spec, const KvGeometry& geometry,
+                                  int32_t blocks) {
+    return std::make_unique<KeysRestoredCache>(MakeScriptCache(spec, geometry, blocks));
+  };
+  const Explanation e = Explain(scenario, golden, {}, options);
+  EXPECT_EQ(e.place.Place(), "op3 seq0 rows");
+  ExpectCause(e, Cause::kKvSwapped);
+  EXPECT_EQ(e.side, "V of layer 0");
+  EXPECT_EQ(e.old_side, OldSide::kExact);
+  EXPECT_THAT(e.old_from, HasSubstr("what sequence 0 holds after operation 0"));
+}
+
 // A table of kernels with one mistake, as an engine-wide change is.
 struct MistakenKernels {
   explicit MistakenKernels(void (*change)(KernelTable*)) : table(SelectKernels()) {
