@@ -81,6 +81,7 @@ struct AttentionShape {
   int32_t num_heads = 0;     // query heads
   int32_t num_kv_heads = 0;  // query head h reads KV head h / (num_heads / num_kv_heads)
   int32_t head_dim = 0;
+  float scale = 0;  // of the dot products; 0: 1 / sqrt(head_dim)
 };
 
 // Queries of one sequence that read one view. Query i sees rows [0, visible[i]).
@@ -114,6 +115,10 @@ struct KernelTable {
   void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
                            const float* cos, const float* sin);
 
+  // The same for pairs (i, i + rope_dim / 2).
+  void (*rope_halves)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
+                      const float* cos, const float* sin);
+
   // Heads [head_begin, head_end) of each query against the view.
   // scratch: AttentionScratch(shape, largest visible) floats, 64-byte aligned, one for each thread.
   // REQUIRES: rows in block formats have head_dim % 32 == 0.
@@ -125,6 +130,9 @@ struct KernelTable {
 
   // y += x.
   void (*add)(const float* x, int32_t n, float* y);
+
+  // y *= factor.
+  void (*scale)(float factor, int32_t n, float* y);
 };
 
 // Tables that this machine can run, best last; the first is always "scalar".

@@ -24,12 +24,24 @@ struct SinCos {
 SinCos CanonicalSinCos(double radians);             // REQUIRES: |radians| <= 2^31
 double CanonicalPow(double base, double exponent);  // REQUIRES: base > 0, finite result
 
-// RoPE angles: cos and sin of position * theta^(-2i / rope_dim), i < rope_dim / 2, rounded once to
-// binary32. RoFormer, https://arxiv.org/abs/2104.09864, equation 15.
+// Which angle a pair of elements is turned by for each position: theta^(-2i / dim), i < dim / 2,
+// divided by `linear` (position interpolation, https://arxiv.org/abs/2306.15595, section 3.2) and
+// by the pair's own factor (Llama 3.1, https://arxiv.org/abs/2407.21783; in GGUF the tensor
+// rope_freqs.weight).
+struct RopeFrequencies {
+  int32_t dim = 0;  // rotated elements of a head, even
+  double theta = 0;
+  double linear = 1;
+  std::vector<float> factors = {};  // [dim / 2], or empty for ones
+};
+
+// RoPE angles: cos and sin of position * frequency, rounded once to binary32.
+// RoFormer, https://arxiv.org/abs/2104.09864, equation 15.
 class RopeTable {
  public:
-  // REQUIRES: rope_dim even and > 0, theta > 0, num_positions > 0.
-  RopeTable(int32_t rope_dim, double theta, int32_t num_positions);
+  // REQUIRES: dim even and > 0; theta, linear and factors finite and > 0, no frequency above 1;
+  // num_positions > 0.
+  RopeTable(const RopeFrequencies& frequencies, int32_t num_positions);
 
   std::span<const float> cos(int32_t position) const;  // [rope_dim / 2]
   std::span<const float> sin(int32_t position) const;  // [rope_dim / 2]

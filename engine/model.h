@@ -11,6 +11,7 @@
 #include "caches/kv_cache.h"
 #include "engine/gguf.h"
 #include "engine/kernels.h"
+#include "engine/math.h"
 #include "engine/tokenizer.h"
 
 namespace lockstep {
@@ -18,9 +19,15 @@ namespace lockstep {
 class ThreadTeam;
 class WeightArena;
 
+// Which two elements of a head RoPE turns together.
+enum class RopePairing : uint8_t {
+  kInterleaved,  // (2i, 2i + 1), as RoFormer
+  kHalves,       // (i, i + rope_dim / 2), as GPT-NeoX
+};
+
 // Keys in brackets are GGUF's, below "<architecture>.".
 struct ModelConfig {
-  std::string architecture;    // "llama"
+  std::string architecture;    // "llama", "qwen2", ...: engine/model/architectures.cc
   std::string name;            // general.name, or the path
   int32_t dim = 0;             // [embedding_length]
   int32_t ffn_dim = 0;         // [feed_forward_length]
@@ -28,15 +35,30 @@ struct ModelConfig {
   int32_t num_heads = 0;       // [attention.head_count]
   int32_t num_kv_heads = 0;    // [attention.head_count_kv]
   int32_t head_dim = 0;        // [attention.key_length], else dim / num_heads
-  int32_t rope_dim = 0;        // [rope.dimension_count], else head_dim
   int32_t vocab_size = 0;      // columns of token_embd.weight
   int32_t context_length = 0;  // [context_length], positions
-  double rope_theta = 0;       // [rope.freq_base]
   float rms_eps = 0;           // [attention.layer_norm_rms_epsilon]
-  bool tied_head = false;      // no output.weight: logits come from token_embd.weight
+
+  // [rope.dimension_count], else head_dim; [rope.freq_base]; [rope.scaling.factor] of linear
+  // scaling; the tensor rope_freqs.weight.
+  RopeFrequencies rope = {};
+  RopePairing rope_pairing = RopePairing::kInterleaved;  // the architecture's
+  // Layers l with (l + 1) % no_rope_interval == 0 are not rotated; 0: all are. The architecture's.
+  int32_t no_rope_interval = 0;
+
+  // Granite's, https://arxiv.org/abs/2407.13739. 1 and 0 are "none".
+  float embedding_scale = 1;  // [embedding_scale], of the embedded tokens
+  float residual_scale = 1;   // [residual_scale], of what a sublayer adds
+  float logit_scale = 1;      // 1 / [logit_scale], of the logits
+  float attention_scale = 0;  // [attention.scale], of the dot products; 0: 1 / sqrt(head_dim)
+
+  bool tied_head = false;  // no output.weight: logits come from token_embd.weight
 
   int32_t q_dim() const { return num_heads * head_dim; }
   int32_t kv_dim() const { return num_kv_heads * head_dim; }
+  bool rotates(int32_t layer) const {
+    return no_rope_interval == 0 || (layer + 1) % no_rope_interval != 0;
+  }
 
   // The cache geometry that this model needs. REQUIRES: 0 < max_length <= context_length.
   KvGeometry geometry(int32_t max_length) const {

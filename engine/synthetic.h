@@ -26,6 +26,10 @@ struct SyntheticSpec {
   bool tied_head = true;
   bool qkv_bias = false;
   bool qk_norm = false;
+  std::string architecture = "llama";  // engine/model/architectures.cc
+  float rope_linear = 1;               // RoPE positions are divided by it
+  bool rope_factors = false;           // and each pair's frequency by a factor of its own
+  bool multipliers = false;            // scales of embedding, residual, logits and attention
 };
 
 // "smollm-135m" (the embedded default of `lockstep verify`) and small ones for tests.

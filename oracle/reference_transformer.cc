@@ -54,7 +54,8 @@ struct ReferenceTransformer::Impl {
     return y;
   }
 
-  Rows Rotate(Rows x, const std::vector<double>& head_norm, std::vector<int64_t> positions) const {
+  Rows Rotate(int64_t layer, Rows x, const std::vector<double>& head_norm,
+              std::vector<int64_t> positions) const {
     if (!head_norm.empty() && !Has(ReferenceFault::kNoHeadNorm))
       x = oracle::RmsNorm(x, head_norm, weights.hp.eps);
     else
@@ -62,12 +63,21 @@ struct ReferenceTransformer::Impl {
     if (Has(ReferenceFault::kRopeNextPosition)) {
       for (int64_t& position : positions) ++position;
     }
-    return oracle::Rope(x, positions,
-                        {.head_dim = weights.hp.head_dim,
-                         .rope_dim = weights.hp.rope_dim,
-                         .theta = weights.hp.rope_theta,
-                         .halves = Has(ReferenceFault::kRopeHalves)});
+    const oracle::Hyperparameters& hp = weights.hp;
+    const bool rotates = hp.no_rope_interval == 0 || (layer + 1) % hp.no_rope_interval != 0;
+    if (!rotates && !Has(ReferenceFault::kRopeEveryLayer)) return x;
+    return oracle::Rope(
+        x, positions,
+        {.head_dim = hp.head_dim,
+         .rope_dim = hp.rope_dim,
+         .theta = hp.rope_theta,
+         .halves = hp.rope_halves != Has(ReferenceFault::kRopeHalves),
+         .linear = Has(ReferenceFault::kRopeUnscaled) ? 1.0 : hp.rope_linear,
+         .factors = Has(ReferenceFault::kRopeUnscaled) ? std::vector<double>() : hp.rope_factors});
   }
+
+  // A scale of the family, 1 where the mistake is to forget them.
+  double ScaleOf(double scale) const { return Has(ReferenceFault::kNoMultipliers) ? 1.0 : scale; }
 
   // The rows of a step where they belong, zeros between them.
   static Rows ByPosition(const Rows& x, std::span<const int64_t> positions) {
@@ -84,8 +94,10 @@ struct ReferenceTransformer::Impl {
     input.heads = hp.heads;
     input.kv_heads = hp.kv_heads;
     input.head_dim = hp.head_dim;
-    input.scale =
-        Has(ReferenceFault::kNoScale) ? 1.0 : 1.0 / std::sqrt(static_cast<double>(hp.head_dim));
+    input.scale = hp.attention_scale != 0 && !Has(ReferenceFault::kNoMultipliers)
+                      ? hp.attention_scale
+                      : 1.0 / std::sqrt(static_cast<double>(hp.head_dim));
+    if (Has(ReferenceFault::kNoScale)) input.scale = 1.0;
     input.head_modulo = Has(ReferenceFault::kHeadModulo);
     return input;
   }
@@ -111,7 +123,7 @@ struct ReferenceTransformer::Impl {
       weights.embedding.Row(tokens[t], &row);
       std::ranges::copy(row, x.row(static_cast<int64_t>(t)));
     }
-    return x;
+    return oracle::Scaled(ScaleOf(weights.hp.embedding_scale), std::move(x));
   }
 
   Rows AttentionBlock(int64_t layer, const Rows& x, const std::vector<int64_t>& positions,
@@ -121,15 +133,15 @@ struct ReferenceTransformer::Impl {
     const Rows q = hook(layer, Stage::kQuery, Project(w.q, w.q_bias, normed));
     const Rows k = hook(layer, Stage::kKey, Project(w.k, w.k_bias, normed));
     const Rows v = hook(layer, Stage::kValue, Project(w.v, w.v_bias, normed));
-    const Rows rotated_q = hook(layer, Stage::kQueryRope, Rotate(q, w.q_norm, positions));
+    const Rows rotated_q = hook(layer, Stage::kQueryRope, Rotate(layer, q, w.q_norm, positions));
     const Rows rotated_k =
         hook(layer, Stage::kKeyRope,
-             Has(ReferenceFault::kRopeUnrotatedKey) ? k : Rotate(k, w.k_norm, positions));
+             Has(ReferenceFault::kRopeUnrotatedKey) ? k : Rotate(layer, k, w.k_norm, positions));
     const Rows cache_k = hook(layer, Stage::kCacheKey, oracle::Exact(rotated_k));
     const Rows cache_v = hook(layer, Stage::kCacheValue, oracle::Exact(v));
     const Rows attention =
         hook(layer, Stage::kAttention, Attend(rotated_q, cache_k, cache_v, positions));
-    return hook(layer, Stage::kAttnOut, oracle::Residual(x, MatMul(w.out, attention)));
+    return hook(layer, Stage::kAttnOut, oracle::Residual(x, Add(MatMul(w.out, attention))));
   }
 
   Rows Gate(const oracle::LayerTensors& w, const Rows& normed) const {
@@ -138,8 +150,17 @@ struct ReferenceTransformer::Impl {
                           MatMul(swapped ? w.gate : w.up, normed));
   }
 
+  // What a sublayer adds to the residual stream.
+  Rows Add(Rows y) const {
+    return oracle::Scaled(ScaleOf(weights.hp.residual_scale), std::move(y));
+  }
+
+  Rows LogitsOf(const Rows& normed) const {
+    return oracle::Scaled(1 / ScaleOf(weights.hp.logit_scale), MatMul(weights.head, normed));
+  }
+
   Rows FfnSum(const oracle::LayerTensors& w, const Rows& x, const Rows& hidden) const {
-    Rows down = MatMul(w.down, hidden);
+    Rows down = Add(MatMul(w.down, hidden));
     return Has(ReferenceFault::kNoResidual) ? down : oracle::Residual(x, down);
   }
 
@@ -179,7 +200,7 @@ struct ReferenceTransformer::Impl {
     if (in.stage == Stage::kEmbedding) return Embed(in.tokens);
     const auto of = [&](int64_t width) { return FromFloats(in.input, width); };
     if (in.stage == Stage::kFinalNorm) return Norm(of(hp.dim), weights.final_norm);
-    if (in.stage == Stage::kLogits) return MatMul(weights.head, of(hp.dim));
+    if (in.stage == Stage::kLogits) return LogitsOf(of(hp.dim));
     const std::vector<int64_t> positions(in.positions.begin(), in.positions.end());
     const int64_t q_dim = hp.heads * hp.head_dim;
     const int64_t kv_dim = hp.kv_heads * hp.head_dim;
@@ -194,14 +215,15 @@ struct ReferenceTransformer::Impl {
       case Stage::kValue:
         return Project(w.v, w.v_bias, of(hp.dim));
       case Stage::kQueryRope:
-        return Rotate(of(q_dim), w.q_norm, positions);
+        return Rotate(in.layer, of(q_dim), w.q_norm, positions);
       case Stage::kKeyRope:
-        return Has(ReferenceFault::kRopeUnrotatedKey) ? of(kv_dim)
-                                                      : Rotate(of(kv_dim), w.k_norm, positions);
+        return Has(ReferenceFault::kRopeUnrotatedKey)
+                   ? of(kv_dim)
+                   : Rotate(in.layer, of(kv_dim), w.k_norm, positions);
       case Stage::kAttention:
         return AttendRows(in, of(q_dim));
       case Stage::kAttnOut:
-        return oracle::Residual(FromFloats(in.stream, hp.dim), MatMul(w.out, of(q_dim)));
+        return oracle::Residual(FromFloats(in.stream, hp.dim), Add(MatMul(w.out, of(q_dim))));
       case Stage::kFfnNorm:
         return Norm(of(hp.dim), w.ffn_norm);
       case Stage::kFfnHidden:
@@ -224,7 +246,7 @@ struct ReferenceTransformer::Impl {
     Rows last(1, x.width);
     std::copy_n(x.row(x.n - 1), x.width, last.row(0));
     const Rows normed = hook(weights.hp.layers, Stage::kFinalNorm, Norm(last, weights.final_norm));
-    return hook(weights.hp.layers, Stage::kLogits, MatMul(weights.head, normed));
+    return hook(weights.hp.layers, Stage::kLogits, LogitsOf(normed));
   }
 };
 

@@ -1,6 +1,7 @@
-// ReferenceTransformer: a llama in the words of its papers, in double precision, every step
-// computed from nothing but the tokens. It reads weights straight from the GGUF file and shares no
-// code with the engine's model, kernels and math, so that a common mistake has nowhere to hide.
+// ReferenceTransformer: the model families in the words of their papers, in double precision, every
+// step computed from nothing but the tokens. It reads weights straight from the GGUF file and
+// shares no code with the engine's model, kernels and math, so that a common mistake has nowhere to
+// hide.
 //
 //   RMSNorm   Zhang, Sennrich 2019, https://arxiv.org/abs/1910.07467
 //   RoPE      Su et al. 2021, https://arxiv.org/abs/2104.09864, adjacent dimensions paired
@@ -51,7 +52,7 @@ inline constexpr double kQuantizedLogitsBound = 5e-2;  // of the largest |logit|
 enum class ReferenceFault : uint8_t {
   kNone,
   kHeadModulo,        // query head h reads KV head h mod num_kv_heads
-  kRopeHalves,        // pairs (i, i + rope_dim / 2)
+  kRopeHalves,        // pairs (i, i + rope_dim / 2), or adjacent ones where these are right
   kRopeNextPosition,  // one position too far
   kRopeUnrotatedKey,
   kNoScale,        // scores are not divided by sqrt(head_dim)
@@ -63,6 +64,9 @@ enum class ReferenceFault : uint8_t {
   kNoResidual,      // the FFN's output replaces the stream
   kNoBias,          // projections without their bias
   kNoHeadNorm,      // heads are rotated without QK-norm
+  kRopeEveryLayer,  // also the layers that are not to be rotated
+  kRopeUnscaled,    // without position interpolation or factors
+  kNoMultipliers,   // without the scales of embedding, residual, logits and attention
   kTruncatedCodes,  // activations are rounded towards zero
 };
 std::vector<ReferenceFault> AllReferenceFaults();  // without kNone

@@ -202,6 +202,11 @@ bool Applies(ReferenceFault fault, const Model& model, bool quantized) {
   }
   if (fault == ReferenceFault::kNoBias) return !model.layers().front().bq.empty();
   if (fault == ReferenceFault::kNoHeadNorm) return !model.layers().front().q_norm.empty();
+  if (fault == ReferenceFault::kRopeEveryLayer) return config.no_rope_interval != 0;
+  if (fault == ReferenceFault::kRopeUnscaled) {
+    return config.rope.linear != 1 || !config.rope.factors.empty();
+  }
+  if (fault == ReferenceFault::kNoMultipliers) return config.residual_scale != 1;
   return fault != ReferenceFault::kTruncatedCodes || quantized;
 }
 

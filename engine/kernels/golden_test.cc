@@ -133,7 +133,7 @@ TEST_P(GoldenTest, RmsNorm) {
 TEST_P(GoldenTest, Rope) {
   DigestBuilder digest;
   Random random(55);
-  const RopeTable table(64, 10000.0, 2048);
+  const RopeTable table({.dim = 64, .theta = 10000.0}, 2048);
   for (int32_t position : {0, 1, 100, 2047}) {
     auto x = RandomValues(9 * 64, &random);
     kernels().rope_interleaved(x.data(), 9, 64, 64, table.cos(position).data(),
@@ -141,6 +141,22 @@ TEST_P(GoldenTest, Rope) {
     digest.AddFloats(x);
   }
   EXPECT_EQ(digest.Finish().Hex(), "300d8f9c13d0a5d4b59e8af73289e807");
+}
+
+TEST_P(GoldenTest, RopeOfHalvesWithFactors) {
+  DigestBuilder digest;
+  Random random(57);
+  RopeFrequencies frequencies = {.dim = 48, .theta = 500000.0, .linear = 4.0};
+  for (int32_t i = 0; i < 24; ++i)
+    frequencies.factors.push_back(1.0f + 0.25f * static_cast<float>(i));
+  const RopeTable table(frequencies, 2048);
+  for (int32_t position : {0, 1, 100, 2047}) {
+    auto x = RandomValues(9 * 64, &random);
+    kernels().rope_halves(x.data(), 9, 64, 48, table.cos(position).data(),
+                          table.sin(position).data());
+    digest.AddFloats(x);
+  }
+  EXPECT_EQ(digest.Finish().Hex(), "a0cd68abea095a1fe328eeea6e9bfd02");
 }
 
 TEST_P(GoldenTest, SiluGateAndAdd) {
@@ -189,7 +205,7 @@ TEST(GoldenMathTest, SinCosAndPow) {
 TEST(GoldenMathTest, RopeTable) {
   DigestBuilder digest;
   for (double theta : {10000.0, 500000.0, 1e6}) {
-    const RopeTable table(80, theta, 512);
+    const RopeTable table({.dim = 80, .theta = theta}, 512);
     for (int32_t p = 0; p < 512; ++p) {
       digest.AddFloats(table.cos(p));
       digest.AddFloats(table.sin(p));

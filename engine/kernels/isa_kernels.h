@@ -45,12 +45,15 @@ struct IsaKernels {
   void (*rms_norm)(const float* x, const float* weight, int32_t n, float eps, float* y);
   void (*rope_interleaved)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
                            const float* cos, const float* sin);
+  void (*rope_halves)(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
+                      const float* cos, const float* sin);
   // Segments cover the rows of every query at least.
   void (*attention)(const AttentionShape& shape, const AttentionQueries& queries,
                     const KvSegment* segments, int32_t head_begin, int32_t head_end,
                     float* scratch);
   void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);
   void (*add)(const float* x, int32_t n, float* y);
+  void (*scale)(float factor, int32_t n, float* y);
 };
 
 extern const IsaKernels kScalarKernels;

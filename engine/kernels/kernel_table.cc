@@ -91,9 +91,11 @@ struct Adapter {
         .quantize_activations = QuantizeActivations,
         .rms_norm = kIsa.rms_norm,
         .rope_interleaved = kIsa.rope_interleaved,
+        .rope_halves = kIsa.rope_halves,
         .attention = Attention,
         .silu_gate = kIsa.silu_gate,
         .add = kIsa.add,
+        .scale = kIsa.scale,
     };
   }
 };

@@ -39,19 +39,40 @@ double CanonicalPow(double base, double exponent) {
   return internal::Pow(base, {exponent}).hi;
 }
 
-RopeTable::RopeTable(int32_t rope_dim, double theta, int32_t num_positions)
-    : half_(rope_dim / 2), num_positions_(num_positions) {
-  LS_CHECK(
-      rope_dim > 0 && rope_dim % 2 == 0 && theta > 0 && std::isfinite(theta) && num_positions > 0,
-      "RoPE of {} dimensions, theta {}, {} positions", rope_dim, theta, num_positions);
-  const auto half = static_cast<size_t>(half_);
-  std::vector<DoubleDouble> frequencies(half);  // radians a position
+namespace {
+
+// Radians a position.
+std::vector<DoubleDouble> Frequencies(const RopeFrequencies& rope) {
+  const auto half = static_cast<size_t>(rope.dim / 2);
+  LS_CHECK(rope.factors.empty() || rope.factors.size() == half, "{} factors of {} pairs",
+           rope.factors.size(), half);
+  std::vector<DoubleDouble> frequencies(half);
   for (size_t i = 0; i < half; ++i) {
     const DoubleDouble exponent =
-        DoubleDouble{-2.0 * static_cast<double>(i)} / DoubleDouble{static_cast<double>(rope_dim)};
-    frequencies[i] = internal::Pow(theta, exponent);
+        DoubleDouble{-2.0 * static_cast<double>(i)} / DoubleDouble{static_cast<double>(rope.dim)};
+    DoubleDouble& frequency = frequencies[i];
+    frequency = internal::Pow(rope.theta, exponent);
+    if (rope.linear != 1.0) frequency = frequency / DoubleDouble{rope.linear};
+    if (!rope.factors.empty()) {
+      frequency = frequency / DoubleDouble{static_cast<double>(rope.factors[i])};
+    }
   }
-  LS_CHECK(frequencies.back().hi * num_positions <= kMaxRadians, "theta {} is too small", theta);
+  return frequencies;
+}
+
+}  // namespace
+
+RopeTable::RopeTable(const RopeFrequencies& rope, int32_t num_positions)
+    : half_(rope.dim / 2), num_positions_(num_positions) {
+  LS_CHECK(rope.dim > 0 && rope.dim % 2 == 0 && rope.theta > 0 && std::isfinite(rope.theta) &&
+               rope.linear > 0 && num_positions > 0,
+           "RoPE of {} dimensions, theta {}, divided by {}, {} positions", rope.dim, rope.theta,
+           rope.linear, num_positions);
+  const auto half = static_cast<size_t>(half_);
+  const std::vector<DoubleDouble> frequencies = Frequencies(rope);
+  for (const DoubleDouble& frequency : frequencies) {
+    LS_CHECK(frequency.hi * num_positions <= kMaxRadians, "{} radians a position", frequency.hi);
+  }
   table_.resize(static_cast<size_t>(num_positions) * 2 * half);
   for (size_t p = 0; p < static_cast<size_t>(num_positions); ++p) {
     float* row = &table_[p * 2 * half];

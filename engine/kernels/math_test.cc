@@ -184,7 +184,7 @@ TEST(PowTest, CorrectlyRounded) {
 
 // Entries of the table that are not the correctly rounded cosine and sine.
 int CountWrong(int32_t rope_dim, double theta, int32_t positions) {
-  const RopeTable table(rope_dim, theta, positions);
+  const RopeTable table({.dim = rope_dim, .theta = theta}, positions);
   int wrong = 0;
   for (int32_t i = 0; i < rope_dim / 2; ++i) {
     Big angle, step_cos, step_sin, cos, sin, next, term;
@@ -218,7 +218,7 @@ TEST(RopeTableTest, EveryEntryIsCorrectlyRounded) {
 }
 
 TEST(RopeTableTest, RowsAreWhereTheyShouldBe) {
-  const RopeTable table(6, 10000.0, 3);
+  const RopeTable table({.dim = 6, .theta = 10000.0}, 3);
   EXPECT_EQ(table.cos(0).size(), 3u);
   EXPECT_EQ(table.sin(2).size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
@@ -229,9 +229,11 @@ TEST(RopeTableTest, RowsAreWhereTheyShouldBe) {
   EXPECT_EQ(table.cos(2)[0], static_cast<float>(std::cos(2.0)));
   EXPECT_DEATH(table.cos(3), "position 3 of 3");
   EXPECT_DEATH(table.sin(-1), "position -1 of 3");
-  EXPECT_DEATH(RopeTable(5, 10000.0, 3), "RoPE of 5");
-  EXPECT_DEATH(RopeTable(6, 0.0, 3), "theta 0");
-  EXPECT_DEATH(RopeTable(6, 10000.0, 0), "0 positions");
+  EXPECT_DEATH(RopeTable({.dim = 5, .theta = 10000.0}, 3), "RoPE of 5");
+  EXPECT_DEATH(RopeTable({.dim = 6, .theta = 0.0}, 3), "theta 0");
+  EXPECT_DEATH(RopeTable({.dim = 6, .theta = 10000.0}, 0), "0 positions");
+  const RopeFrequencies three = {.dim = 8, .theta = 10.0, .factors = {1, 1, 1}};
+  EXPECT_DEATH(RopeTable(three, 3), "3 factors of 4 pairs");
 }
 
 TEST(MathDeathTest, ArgumentsOutsideTheDomain) {

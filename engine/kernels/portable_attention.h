@@ -83,7 +83,8 @@ inline void AttentionTile(const AttentionShape& shape, const AttentionQueries& q
       ++tile.count;
     }
   }
-  const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(head.dim));
+  const float scale =
+      shape.scale != 0 ? shape.scale : 1.0f / __builtin_sqrtf(static_cast<float>(head.dim));
   ScoreTile(head, tile, scale, keys);
   for (int32_t r = 0; r < tile.count; ++r) {
     const float top = MaxScore(tile.scores[r], tile.visible[r]);

@@ -32,6 +32,10 @@ inline void Add(const float* x, int32_t n, float* y) {
   for (int32_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
+inline void Scale(float factor, int32_t n, float* y) {
+  for (int32_t i = 0; i < n; ++i) y[i] *= factor;
+}
+
 }  // namespace
 }  // namespace lockstep::internal
 

@@ -22,6 +22,20 @@ inline void RopeInterleaved(float* x, int32_t num_heads, int32_t head_dim, int32
   }
 }
 
+inline void RopeHalves(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim,
+                       const float* cos, const float* sin) {
+  const int32_t half = rope_dim / 2;
+  for (int32_t h = 0; h < num_heads; ++h) {
+    float* head = x + int64_t{h} * head_dim;
+    for (int32_t i = 0; i < half; ++i) {
+      const float a = head[i];
+      const float b = head[half + i];
+      head[i] = Fma(a, cos[i], -(b * sin[i]));
+      head[half + i] = Fma(a, sin[i], b * cos[i]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::internal
 

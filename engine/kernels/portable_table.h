@@ -23,9 +23,11 @@ constexpr IsaKernels PortableKernels(const char* name) {
       .quantize_activations = QuantizeActivations,
       .rms_norm = RmsNorm,
       .rope_interleaved = RopeInterleaved,
+      .rope_halves = RopeHalves,
       .attention = Attention,
       .silu_gate = SiluGate,
       .add = Add,
+      .scale = Scale,
   };
 }
 

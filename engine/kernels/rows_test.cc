@@ -67,27 +67,46 @@ TEST_P(RowsTest, RmsNormOfEveryShortLength) {
   }
 }
 
-TEST_P(RowsTest, RopeTurnsTheInterleavedPairAndNothingElse) {
+// Where the partner of element d of a head lies, for both ways to pair.
+struct Pairing {
+  bool halves = false;
+  size_t rope_dim = 0;
+
+  size_t Index(size_t d) const { return halves ? d % (rope_dim / 2) : d / 2; }  // of its angle
+  bool IsFirst(size_t d) const { return halves ? d < rope_dim / 2 : d % 2 == 0; }
+  size_t Distance() const { return halves ? rope_dim / 2 : 1; }
+  void Rotate(const KernelTable& kernels, float* x, int32_t heads, int32_t head_dim,
+              const std::vector<float>& cos, const std::vector<float>& sin) const {
+    (halves ? kernels.rope_halves : kernels.rope_interleaved)(
+        x, heads, head_dim, static_cast<int32_t>(rope_dim), cos.data(), sin.data());
+  }
+};
+
+TEST_P(RowsTest, RopeTurnsThePairAndNothingElse) {
   constexpr int32_t kHeads = 3, kHeadDim = 10, kRopeDim = 6;
   const std::vector<float> cos = {0.5f, 0.25f, -0.75f};
   const std::vector<float> sin = {0.125f, -0.625f, 0.375f};
-  for (size_t hot = 0; hot < size_t{kHeads} * kHeadDim; ++hot) {
-    std::vector<float> x(size_t{kHeads} * kHeadDim + 1, 0.0f);
-    x.back() = kCanary;
-    x[hot] = 1.0f;
-    std::vector<float> expected = x;
-    const size_t d = hot % kHeadDim;
-    if (d < kRopeDim) {
-      expected[hot] = cos[d / 2];
-      if (d % 2 == 0) {
-        expected[hot + 1] = sin[d / 2];
-      } else {
-        expected[hot - 1] = -sin[d / 2];
+  for (const bool halves : {false, true}) {
+    const Pairing pairing = {halves, kRopeDim};
+    for (size_t hot = 0; hot < size_t{kHeads} * kHeadDim; ++hot) {
+      std::vector<float> x(size_t{kHeads} * kHeadDim + 1, 0.0f);
+      x.back() = kCanary;
+      x[hot] = 1.0f;
+      std::vector<float> expected = x;
+      const size_t d = hot % kHeadDim;
+      if (d < kRopeDim) {
+        const size_t angle = pairing.Index(d);
+        expected[hot] = cos[angle];
+        if (pairing.IsFirst(d)) {
+          expected[hot + pairing.Distance()] = sin[angle];
+        } else {
+          expected[hot - pairing.Distance()] = -sin[angle];
+        }
       }
-    }
-    kernels().rope_interleaved(x.data(), kHeads, kHeadDim, kRopeDim, cos.data(), sin.data());
-    for (size_t i = 0; i < x.size(); ++i) {
-      EXPECT_EQ(x[i], expected[i]) << "one at " << hot << ", element " << i;
+      pairing.Rotate(kernels(), x.data(), kHeads, kHeadDim, cos, sin);
+      for (size_t i = 0; i < x.size(); ++i) {
+        EXPECT_EQ(x[i], expected[i]) << "one at " << hot << ", element " << i << ", " << halves;
+      }
     }
   }
 }
@@ -101,19 +120,37 @@ TEST_P(RowsTest, RopeRoundsAsWritten) {
       const auto x = RandomValues(static_cast<size_t>(2 * head_dim), &random);
       const auto cos = RandomValues(half, &random);
       const auto sin = RandomValues(half, &random);
-      std::vector<float> y = x;
-      kernels().rope_interleaved(y.data(), 2, head_dim, rope_dim, cos.data(), sin.data());
-      for (size_t i = 0; i < x.size(); ++i) {
-        const size_t d = i % static_cast<size_t>(head_dim);
-        float expected = x[i];
-        if (d < static_cast<size_t>(rope_dim)) {
-          const float c = cos[d / 2], s = sin[d / 2];
-          expected =
-              d % 2 == 0 ? std::fma(x[i], c, -(x[i + 1] * s)) : std::fma(x[i - 1], s, x[i] * c);
+      for (const bool halves : {false, true}) {
+        const Pairing pairing = {halves, static_cast<size_t>(rope_dim)};
+        std::vector<float> y = x;
+        pairing.Rotate(kernels(), y.data(), 2, head_dim, cos, sin);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const size_t d = i % static_cast<size_t>(head_dim);
+          float expected = x[i];
+          if (d < static_cast<size_t>(rope_dim)) {
+            const float c = cos[pairing.Index(d)], s = sin[pairing.Index(d)];
+            expected = pairing.IsFirst(d) ? std::fma(x[i], c, -(x[i + pairing.Distance()] * s))
+                                          : std::fma(x[i - pairing.Distance()], s, x[i] * c);
+          }
+          ExpectSameBits(expected, y[i],
+                         fmt::format("{} of {}, element {}", rope_dim, head_dim, i));
         }
-        ExpectSameBits(expected, y[i], fmt::format("{} of {}, element {}", rope_dim, head_dim, i));
       }
     }
+  }
+}
+
+TEST_P(RowsTest, ScaleMultipliesAndNothingElse) {
+  Random random(6);
+  for (int32_t n : {1, 15, 16, 33, 100}) {
+    auto y = RandomValues(static_cast<size_t>(n), &random);
+    const auto x = y;
+    y.push_back(kCanary);
+    kernels().scale(0.34f, n, y.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      ExpectSameBits(x[i] * 0.34f, y[i], fmt::format("n {}, element {}", n, i));
+    }
+    EXPECT_EQ(y.back(), kCanary) << "written past n " << n;
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "caches/check.h"
 #include "caches/error.h"
+#include "engine/model/architectures.h"
 #include "engine/model/model_config.h"
 #include "engine/model/weight_arena.h"
 #include "engine/thread_team.h"
@@ -22,6 +23,7 @@ class TensorReader {
  public:
   explicit TensorReader(const GgufFile& file) : file_(file) {}
 
+  const std::string& path() const { return file_.path(); }
   bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
 
   // [rows, cols] as the engine names it; GGUF's shape has the contiguous dimension first.
@@ -36,8 +38,9 @@ class TensorReader {
     return values;
   }
 
-  std::vector<float> OptionalVector(const std::string& name, int32_t elements) {
-    return Has(name) ? Vector(name, elements) : std::vector<float>();
+  std::vector<float> OptionalVector(const std::string& name, int32_t elements,
+                                    bool needed = false) {
+    return needed || Has(name) ? Vector(name, elements) : std::vector<float>();
   }
 
   // A tensor that nobody took (frequency factors, other biases, experts) is part of a function
@@ -46,7 +49,7 @@ class TensorReader {
     for (const GgufTensor& tensor : file_.tensors()) {
       if (used_.contains(tensor.name)) continue;
       throw Error({fmt::format("{}: tensor '{}'", file_.path(), tensor.name),
-                   "it is no part of the llama function computed here",
+                   "it is no part of the function computed here",
                    "use a model without this tensor"});
     }
   }
@@ -126,16 +129,36 @@ void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, L
   find("attn_q.weight", config.q_dim(), config.dim, &w.wq);
   find("attn_k.weight", config.kv_dim(), config.dim, &w.wk);
   find("attn_v.weight", config.kv_dim(), config.dim, &w.wv);
-  w.bq = reader.OptionalVector(name("attn_q.bias"), config.q_dim());
-  w.bk = reader.OptionalVector(name("attn_k.bias"), config.kv_dim());
-  w.bv = reader.OptionalVector(name("attn_v.bias"), config.kv_dim());
-  w.q_norm = reader.OptionalVector(name("attn_q_norm.weight"), config.head_dim);
-  w.k_norm = reader.OptionalVector(name("attn_k_norm.weight"), config.head_dim);
+  const Architecture& family = *FindArchitecture(config.architecture);
+  const auto bias = [&](std::string_view suffix, int32_t elements) {
+    return reader.OptionalVector(name(suffix), elements, family.needs_qkv_bias);
+  };
+  const auto norm = [&](std::string_view suffix) {
+    return reader.OptionalVector(name(suffix), config.head_dim, family.needs_qk_norm);
+  };
+  w.bq = bias("attn_q.bias", config.q_dim());
+  w.bk = bias("attn_k.bias", config.kv_dim());
+  w.bv = bias("attn_v.bias", config.kv_dim());
+  w.q_norm = norm("attn_q_norm.weight");
+  w.k_norm = norm("attn_k_norm.weight");
   find("attn_output.weight", config.dim, config.q_dim(), &w.wo);
   w.ffn_norm = reader.Vector(name("ffn_norm.weight"), config.dim);
   find("ffn_gate.weight", config.ffn_dim, config.dim, &w.w_gate);
   find("ffn_up.weight", config.ffn_dim, config.dim, &w.w_up);
   find("ffn_down.weight", config.dim, config.ffn_dim, &w.w_down);
+}
+
+// What the frequency of each pair is divided by. At least 1, so that no angle exceeds its position.
+std::vector<float> RopeFactors(TensorReader& reader, const ModelConfig& config) {
+  const std::string name = "rope_freqs.weight";
+  std::vector<float> factors = reader.OptionalVector(name, config.rope.dim / 2);
+  for (const float factor : factors) {
+    if (factor >= 1.0f && factor <= 1e6f) continue;
+    throw Error({fmt::format("{}: tensor '{}'", reader.path(), name),
+                 fmt::format("it divides a frequency by {}, which is outside [1, 1e6]", factor),
+                 "use a model whose RoPE factors stretch positions"});
+  }
+  return factors;
 }
 
 }  // namespace
@@ -159,6 +182,7 @@ std::shared_ptr<const Model> Model::Load(std::shared_ptr<const GgufFile> file,
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     ReadLayer(reader, config, layer, layers.emplace_back(), &matrices);
   }
+  config.rope.factors = RopeFactors(reader, config);
   model->output_norm_ = reader.Vector("output_norm.weight", config.dim);
   config.tied_head = !reader.Has("output.weight");
   const std::string head = config.tied_head ? "token_embd.weight" : "output.weight";

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "caches/error.h"
+#include "engine/model/architectures.h"
 
 namespace lockstep {
 namespace {
@@ -19,8 +20,6 @@ constexpr int64_t kMaxLayers = int64_t{1} << 16;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
 constexpr int64_t kMaxContext = int64_t{1} << 30;
 
-constexpr std::string_view kPrefix = "llama.";
-
 // The keys that ReadModelConfig reads; a tensor's shape or a range check settles their meaning.
 constexpr std::array<std::string_view, 10> kReadKeys = {
     "attention.head_count", "attention.head_count_kv",
@@ -29,7 +28,14 @@ constexpr std::array<std::string_view, 10> kReadKeys = {
     "embedding_length",     "feed_forward_length",
     "rope.dimension_count", "rope.freq_base"};
 
-std::string Key(std::string_view name) { return std::string(kPrefix) + std::string(name); }
+// Read besides where RoPE is scaled linearly; the original length is of no effect then.
+constexpr std::array<std::string_view, 4> kLinearKeys = {"rope.scale_linear", "rope.scaling.factor",
+                                                         "rope.scaling.original_context_length",
+                                                         "rope.scaling.type"};
+
+// Read besides for architectures with multipliers.
+constexpr std::array<std::string_view, 4> kMultiplierKeys = {"attention.scale", "embedding_scale",
+                                                             "logit_scale", "residual_scale"};
 
 [[noreturn]] void Refuse(const GgufFile& file, std::string_view key, std::string what,
                          std::string remedy) {
@@ -37,92 +43,167 @@ std::string Key(std::string_view name) { return std::string(kPrefix) + std::stri
       {fmt::format("{}: metadata key '{}'", file.path(), key), std::move(what), std::move(remedy)});
 }
 
+// One file's metadata below "<architecture>.".
+class ConfigReader {
+ public:
+  explicit ConfigReader(const GgufFile& file) : file_(file) {}
+
+  ModelConfig Read();
+
+ private:
+  std::string Key(std::string_view name) const {
+    return fmt::format("{}.{}", config_.architecture, name);
+  }
+
+  int32_t RequireCount(std::string_view name, int64_t high) const {
+    return static_cast<int32_t>(file_.RequireInt(Key(name), 1, high));
+  }
+
+  int32_t FindCount(std::string_view name, int64_t low, int64_t high, int32_t otherwise) const {
+    const auto value = file_.FindInt(Key(name), low, high);
+    return value ? static_cast<int32_t>(*value) : otherwise;
+  }
+
+  // A finite number above 0, or `otherwise`.
+  double FindPositive(std::string_view name, double otherwise) const;
+
+  bool IsRead(std::string_view name) const;
+  bool IsNeutral(std::string_view name) const;
+  void ReadHeads();
+  void ReadRope();
+  void ReadScaling();
+  void ReadMultipliers();
+  void RefuseUnknownKeys() const;
+
+  const GgufFile& file_;
+  const Architecture* architecture_ = nullptr;
+  bool scales_ = false;  // RoPE, linearly
+  ModelConfig config_;
+};
+
+bool ConfigReader::IsRead(std::string_view name) const {
+  const auto is_in = [&](const auto& keys) { return std::ranges::count(keys, name) > 0; };
+  return is_in(kReadKeys) || (architecture_->has_multipliers && is_in(kMultiplierKeys)) ||
+         (scales_ && is_in(kLinearKeys));
+}
+
 // Keys that are harmless at one value, which is the one that means "not used". At any other value,
 // and for every key that is unknown, the file asks for a function that is not computed here.
-bool IsNeutral(const GgufFile& file, const ModelConfig& config, std::string_view name) {
+bool ConfigReader::IsNeutral(std::string_view name) const {
   const std::string key = Key(name);
   const auto int_is = [&](int64_t wanted) {
-    return file.FindInt(key, std::numeric_limits<int64_t>::min(),
-                        std::numeric_limits<int64_t>::max()) == wanted;
+    return file_.FindInt(key, std::numeric_limits<int64_t>::min(),
+                         std::numeric_limits<int64_t>::max()) == wanted;
   };
-  const auto float_is = [&](double wanted) { return file.FindFloat(key) == wanted; };
-  if (name == "vocab_size") return int_is(config.vocab_size);
-  if (name == "attention.value_length") return int_is(config.head_dim);
+  const auto float_is = [&](double wanted) { return file_.FindFloat(key) == wanted; };
+  if (name == "vocab_size") return int_is(config_.vocab_size);
+  if (name == "attention.value_length") return int_is(config_.head_dim);
   if (name == "attention.sliding_window" || name == "expert_count" || name == "expert_used_count") {
     return int_is(0);
   }
-  if (name == "attention.causal") return file.FindBool(key) == true;
-  if (name == "rope.scaling.type") return file.FindString(key) == "none";
+  if (name == "attention.causal") return file_.FindBool(key) == true;
+  if (name == "rope.scaling.type") return true;  // "none": others were read or refused
   if (name == "rope.scaling.factor" || name == "rope.scale_linear") return float_is(1.0);
-  if (name == "tensor_data_layout") return file.FindString(key) == "Meta AI original pth";
+  if (name == "rope.scaling.finetuned") {  // Granite's switch for RoPE; of no effect elsewhere
+    return !architecture_->has_multipliers || file_.FindBool(key) == true;
+  }
+  if (name == "tensor_data_layout") return file_.FindString(key) == "Meta AI original pth";
   return false;
 }
 
-void RefuseUnknownKeys(const GgufFile& file, const ModelConfig& config) {
-  for (const auto& [key, value] : file.metadata()) {
-    if (!key.starts_with(kPrefix)) continue;
-    const std::string_view name = std::string_view(key).substr(kPrefix.size());
-    if (std::find(kReadKeys.begin(), kReadKeys.end(), name) != kReadKeys.end()) continue;
-    if (IsNeutral(file, config, name)) continue;
-    Refuse(file, key, "its value asks for a function that is not computed here",
-           "use a plain llama model: no rope scaling, sliding window or experts");
+void ConfigReader::RefuseUnknownKeys() const {
+  const std::string prefix = Key("");
+  for (const auto& [key, value] : file_.metadata()) {
+    if (!key.starts_with(prefix)) continue;
+    const std::string_view name = std::string_view(key).substr(prefix.size());
+    if (IsRead(name) || IsNeutral(name)) continue;
+    Refuse(file_, key, "its value asks for a function that is not computed here",
+           "use a model without it: of RoPE scalings linear and per-pair factors are computed, "
+           "sliding windows and experts are not");
   }
-  if (file.FindInt("split.count", 0, std::numeric_limits<int64_t>::max()).value_or(0) > 1) {
-    Refuse(file, "split.count", "the file is one part of a split model", "merge the parts first");
+  if (file_.FindInt("split.count", 0, std::numeric_limits<int64_t>::max()).value_or(0) > 1) {
+    Refuse(file_, "split.count", "the file is one part of a split model", "merge the parts first");
   }
 }
 
-int32_t RequireCount(const GgufFile& file, std::string_view name, int64_t high) {
-  return static_cast<int32_t>(file.RequireInt(Key(name), 1, high));
-}
-
-int32_t FindCount(const GgufFile& file, std::string_view name, int64_t low, int64_t high,
-                  int32_t otherwise) {
-  const auto value = file.FindInt(Key(name), low, high);
-  return value ? static_cast<int32_t>(*value) : otherwise;
-}
-
-void ReadHeads(const GgufFile& file, ModelConfig* config) {
-  config->num_heads = RequireCount(file, "attention.head_count", kMaxHeads);
-  config->num_kv_heads =
-      FindCount(file, "attention.head_count_kv", 1, config->num_heads, config->num_heads);
-  if (config->num_heads % config->num_kv_heads != 0) {
-    Refuse(file, Key("attention.head_count_kv"),
-           fmt::format("{} query heads cannot share {} KV heads evenly", config->num_heads,
-                       config->num_kv_heads),
+void ConfigReader::ReadHeads() {
+  config_.num_heads = RequireCount("attention.head_count", kMaxHeads);
+  config_.num_kv_heads =
+      FindCount("attention.head_count_kv", 1, config_.num_heads, config_.num_heads);
+  if (config_.num_heads % config_.num_kv_heads != 0) {
+    Refuse(file_, Key("attention.head_count_kv"),
+           fmt::format("{} query heads cannot share {} KV heads evenly", config_.num_heads,
+                       config_.num_kv_heads),
            "the head counts must divide");
   }
   const std::string key_length = Key("attention.key_length");
-  if (!file.FindInt(key_length, 1, kMaxDim) && config->dim % config->num_heads != 0) {
-    Refuse(file, key_length,
+  if (!file_.FindInt(key_length, 1, kMaxDim) && config_.dim % config_.num_heads != 0) {
+    Refuse(file_, key_length,
            fmt::format("it is absent and embedding_length {} is no multiple of {} heads",
-                       config->dim, config->num_heads),
+                       config_.dim, config_.num_heads),
            "state the head dimension");
   }
-  config->head_dim =
-      FindCount(file, "attention.key_length", 1, kMaxDim, config->dim / config->num_heads);
-  if (int64_t{config->num_heads} * config->head_dim > kMaxDim) {
-    Refuse(file, key_length,
-           fmt::format("{} heads of {} elements are too wide", config->num_heads, config->head_dim),
+  config_.head_dim = FindCount("attention.key_length", 1, kMaxDim, config_.dim / config_.num_heads);
+  if (int64_t{config_.num_heads} * config_.head_dim > kMaxDim) {
+    Refuse(file_, key_length,
+           fmt::format("{} heads of {} elements are too wide", config_.num_heads, config_.head_dim),
            "");
   }
-  if (config->head_dim % 2 != 0) {
-    Refuse(file, key_length,
-           fmt::format("head dimension {} is odd, so RoPE cannot pair it", config->head_dim), "");
+  if (config_.head_dim % 2 != 0) {
+    Refuse(file_, key_length,
+           fmt::format("head dimension {} is odd, so RoPE cannot pair it", config_.head_dim), "");
   }
 }
 
-void ReadRope(const GgufFile& file, ModelConfig* config) {
-  config->rope_dim = FindCount(file, "rope.dimension_count", 2, config->head_dim, config->head_dim);
-  if (config->rope_dim % 2 != 0) {
-    Refuse(file, Key("rope.dimension_count"),
-           fmt::format("{} is odd, so RoPE cannot pair the dimensions", config->rope_dim), "");
+double ConfigReader::FindPositive(std::string_view name, double otherwise) const {
+  const double value = file_.FindFloat(Key(name)).value_or(otherwise);
+  const auto rounded = static_cast<float>(value);
+  if (!(rounded > 0.0f && rounded <= std::numeric_limits<float>::max())) {
+    Refuse(file_, Key(name), fmt::format("{} is no positive binary32 number", value), "");
+  }
+  return value;
+}
+
+void ConfigReader::ReadRope() {
+  RopeFrequencies& rope = config_.rope;
+  rope.dim = FindCount("rope.dimension_count", 2, config_.head_dim, config_.head_dim);
+  if (rope.dim % 2 != 0) {
+    Refuse(file_, Key("rope.dimension_count"),
+           fmt::format("{} is odd, so RoPE cannot pair the dimensions", rope.dim), "");
   }
   // At least 1, so that no angle exceeds its position and CanonicalSinCos stays in its domain.
-  config->rope_theta = file.FindFloat(Key("rope.freq_base")).value_or(10000.0);
-  if (!(config->rope_theta >= 1.0 && config->rope_theta <= 1e15)) {
-    Refuse(file, Key("rope.freq_base"), fmt::format("{} is outside [1, 1e15]", config->rope_theta),
-           "");
+  rope.theta = file_.FindFloat(Key("rope.freq_base")).value_or(10000.0);
+  if (!(rope.theta >= 1.0 && rope.theta <= 1e15)) {
+    Refuse(file_, Key("rope.freq_base"), fmt::format("{} is outside [1, 1e15]", rope.theta), "");
+  }
+  ReadScaling();
+}
+
+// Linear scaling alone, which is also meant where a factor stands without a type.
+void ConfigReader::ReadScaling() {
+  const std::string type_key = Key("rope.scaling.type");
+  const auto type = file_.FindString(type_key);
+  if (type && *type != "linear" && *type != "none") {
+    Refuse(file_, type_key, fmt::format("RoPE scaling '{}' is not computed here", *type),
+           "use a model with linear scaling, with rope_freqs.weight, or with none");
+  }
+  const bool old = file_.FindFloat(Key("rope.scale_linear")).has_value();  // of older files
+  const std::string name = Key(old ? "rope.scale_linear" : "rope.scaling.factor");
+  scales_ = type ? *type == "linear" : file_.FindFloat(name).has_value();
+  if (!scales_) return;
+  config_.rope.linear = file_.RequireFloat(name);
+  if (!(config_.rope.linear >= 1.0 && config_.rope.linear <= 1e6)) {
+    Refuse(file_, name, fmt::format("{} is outside [1, 1e6]", config_.rope.linear), "");
+  }
+}
+
+void ConfigReader::ReadMultipliers() {
+  if (!architecture_->has_multipliers) return;
+  config_.embedding_scale = static_cast<float>(FindPositive("embedding_scale", 1.0));
+  config_.residual_scale = static_cast<float>(FindPositive("residual_scale", 1.0));
+  config_.logit_scale = 1.0f / static_cast<float>(FindPositive("logit_scale", 1.0));
+  if (file_.FindFloat(Key("attention.scale"))) {
+    config_.attention_scale = static_cast<float>(FindPositive("attention.scale", 1.0));
   }
 }
 
@@ -145,32 +226,37 @@ int32_t ReadVocabSize(const GgufFile& file) {
   return static_cast<int32_t>(size);
 }
 
+ModelConfig ConfigReader::Read() {
+  config_.architecture = file_.RequireString("general.architecture");
+  architecture_ = FindArchitecture(config_.architecture);
+  if (architecture_ == nullptr) {
+    Refuse(file_, "general.architecture",
+           fmt::format("architecture '{}' is not supported", config_.architecture),
+           "use a model of one of: " + ArchitectureNames());
+  }
+  config_.rope_pairing = architecture_->rope_pairing;
+  config_.no_rope_interval = architecture_->no_rope_interval;
+  config_.name = file_.FindString("general.name").value_or(file_.path());
+  config_.dim = RequireCount("embedding_length", kMaxDim);
+  config_.ffn_dim = RequireCount("feed_forward_length", kMaxDim);
+  config_.num_layers = RequireCount("block_count", kMaxLayers);
+  config_.context_length = RequireCount("context_length", kMaxContext);
+  ReadHeads();
+  ReadRope();
+  ReadMultipliers();
+  const std::string eps_key = Key("attention.layer_norm_rms_epsilon");
+  const double eps = file_.RequireFloat(eps_key);
+  config_.rms_eps = static_cast<float>(eps);
+  if (!(eps >= 0.0 && eps <= 1.0)) {
+    Refuse(file_, eps_key, fmt::format("{} is outside [0, 1]", eps), "");
+  }
+  config_.vocab_size = ReadVocabSize(file_);
+  RefuseUnknownKeys();
+  return std::move(config_);
+}
+
 }  // namespace
 
-ModelConfig ReadModelConfig(const GgufFile& file) {
-  ModelConfig config;
-  config.architecture = file.RequireString("general.architecture");
-  if (config.architecture != "llama") {
-    Refuse(file, "general.architecture",
-           fmt::format("architecture '{}' is not supported", config.architecture),
-           "use a model of architecture 'llama'");
-  }
-  config.name = file.FindString("general.name").value_or(file.path());
-  config.dim = RequireCount(file, "embedding_length", kMaxDim);
-  config.ffn_dim = RequireCount(file, "feed_forward_length", kMaxDim);
-  config.num_layers = RequireCount(file, "block_count", kMaxLayers);
-  config.context_length = RequireCount(file, "context_length", kMaxContext);
-  ReadHeads(file, &config);
-  ReadRope(file, &config);
-  const std::string eps_key = Key("attention.layer_norm_rms_epsilon");
-  const double eps = file.RequireFloat(eps_key);
-  config.rms_eps = static_cast<float>(eps);
-  if (!(eps >= 0.0 && eps <= 1.0)) {
-    Refuse(file, eps_key, fmt::format("{} is outside [0, 1]", eps), "");
-  }
-  config.vocab_size = ReadVocabSize(file);
-  RefuseUnknownKeys(file, config);
-  return config;
-}
+ModelConfig ReadModelConfig(const GgufFile& file) { return ConfigReader(file).Read(); }
 
 }  // namespace lockstep

@@ -45,10 +45,10 @@ TEST(ModelTest, ReadsEveryHyperparameter) {
   EXPECT_EQ(config.num_heads, 6);
   EXPECT_EQ(config.num_kv_heads, 2);
   EXPECT_EQ(config.head_dim, 32);
-  EXPECT_EQ(config.rope_dim, 16);
+  EXPECT_EQ(config.rope.dim, 16);
   EXPECT_EQ(config.vocab_size, 320);
   EXPECT_EQ(config.context_length, 256);
-  EXPECT_EQ(config.rope_theta, 500000.0);
+  EXPECT_EQ(config.rope.theta, 500000.0);
   EXPECT_EQ(config.rms_eps, 0.25f);
   EXPECT_FALSE(config.tied_head);
   ASSERT_EQ(model->layers().size(), 5u);
@@ -97,8 +97,8 @@ TEST(ModelTest, AbsentKeysHaveTheirDefaults) {
   EXPECT_EQ(model->config().name, "some.gguf");
   EXPECT_EQ(model->config().num_kv_heads, 4);
   EXPECT_EQ(model->config().head_dim, 8);
-  EXPECT_EQ(model->config().rope_dim, 8);
-  EXPECT_EQ(model->config().rope_theta, 10000.0);
+  EXPECT_EQ(model->config().rope.dim, 8);
+  EXPECT_EQ(model->config().rope.theta, 10000.0);
   EXPECT_TRUE(model->config().tied_head);
 }
 
@@ -135,7 +135,7 @@ constexpr uint64_t kHuge = std::numeric_limits<uint32_t>::max();
 INSTANTIATE_TEST_SUITE_P(
     Keys, BadValueTest,
     ::testing::Values(
-        BadValue{"general.architecture", "qwen2"}, BadValue{"general.architecture", uint64_t{1}},
+        BadValue{"general.architecture", "mamba"}, BadValue{"general.architecture", uint64_t{1}},
         BadValue{"llama.embedding_length", uint64_t{0}}, BadValue{"llama.embedding_length", kHuge},
         BadValue{"llama.feed_forward_length", uint64_t{0}},
         BadValue{"llama.feed_forward_length", kHuge},
@@ -164,8 +164,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"llama.vocab_size", uint64_t{319}},
         BadValue{"tokenizer.ggml.tokens", std::vector<std::string>{"a", "b"}},
         // A function that is not computed here.
-        BadValue{"llama.rope.scaling.type", "linear"}, BadValue{"llama.rope.scaling.type", "yarn"},
-        BadValue{"llama.rope.scaling.factor", 4.0}, BadValue{"llama.rope.scale_linear", 2.0},
+        BadValue{"llama.rope.scaling.type", "su"}, BadValue{"llama.rope.scaling.type", "yarn"},
+        BadValue{"llama.rope.scaling.type", "longrope"}, BadValue{"llama.rope.scaling.factor", 0.5},
+        BadValue{"llama.rope.scale_linear", 2e6}, BadValue{"llama.rope.scaling.attn_factor", 2.0},
+        BadValue{"llama.residual_scale", 0.5},
         BadValue{"llama.rope.scaling.original_context_length", uint64_t{128}},
         BadValue{"llama.attention.sliding_window", uint64_t{4096}},
         BadValue{"llama.attention.causal", false}, BadValue{"llama.expert_count", uint64_t{8}},
@@ -186,6 +188,69 @@ TEST(ModelTest, KeysThatMeanNotUsedAreAccepted) {
   image.metadata["split.count"] = uint64_t{1};
   image.metadata["mistral.attention.sliding_window"] = uint64_t{4096};  // another architecture's
   EXPECT_EQ(LoadError(image), "loaded");
+}
+
+// Position interpolation, in each way that files say it.
+TEST(ModelTest, LinearScalingIsRead) {
+  const auto linear_of = [](std::vector<std::pair<std::string, double>> factors, bool typed) {
+    EditableImage image = Image();
+    if (typed) image.metadata["llama.rope.scaling.type"] = "linear";
+    for (const auto& [key, value] : factors) image.metadata[key] = value;
+    image.metadata["llama.rope.scaling.original_context_length"] = uint64_t{128};
+    return Model::Load(image.Build())->config().rope.linear;
+  };
+  EXPECT_EQ(linear_of({{"llama.rope.scaling.factor", 4.0}}, true), 4.0);
+  EXPECT_EQ(linear_of({{"llama.rope.scaling.factor", 4.0}}, false), 4.0);
+  EXPECT_EQ(linear_of({{"llama.rope.scale_linear", 2.0}}, false), 2.0);
+  EXPECT_EQ(linear_of({{"llama.rope.scaling.factor", 1.0}}, true), 1.0);
+  EditableImage image = Image();
+  image.metadata["llama.rope.scaling.type"] = "linear";
+  EXPECT_THAT(LoadError(image), HasSubstr("llama.rope.scaling.factor"));
+}
+
+TEST(ModelTest, FactorsOfRopeAreReadAndBounded) {
+  EXPECT_EQ(PresetModel("tiny-llama3-4x2-bf16")->config().rope.factors.size(), 8u);
+  EditableImage image = Image();  // heads of 32
+  image.AddZeros("rope_freqs.weight", {16});
+  EXPECT_THAT(LoadError(image),
+              HasSubstr("tensor 'rope_freqs.weight': it divides a frequency by 0"));
+}
+
+// What the name of an architecture stands for.
+TEST(ModelTest, FamiliesDifferInWhatNoKeySays) {
+  const auto config_of = [](const char* preset) { return PresetModel(preset)->config(); };
+  EXPECT_EQ(config_of("tiny-qwen2-3x1-q8_0").rope_pairing, RopePairing::kHalves);
+  EXPECT_EQ(config_of("tiny-qwen3-5x1-f16").rope_pairing, RopePairing::kHalves);
+  EXPECT_EQ(config_of("tiny-granite-6x3-q8_0").rope_pairing, RopePairing::kInterleaved);
+  const ModelConfig smollm = config_of("tiny-smollm3-4x2-q4_0");
+  EXPECT_EQ(smollm.rope_pairing, RopePairing::kInterleaved);
+  for (int32_t layer = 0; layer < 5; ++layer) EXPECT_EQ(smollm.rotates(layer), layer != 3) << layer;
+  const ModelConfig granite = config_of("tiny-granite-6x3-q8_0");
+  EXPECT_EQ(granite.embedding_scale, 3.0f);
+  EXPECT_EQ(granite.residual_scale, 0.34f);
+  EXPECT_EQ(granite.logit_scale, 1.0f / 1.7f);
+  EXPECT_EQ(granite.attention_scale, 0.1f);
+  EXPECT_EQ(config_of("tiny-mha-4x4-f32").attention_scale, 0.0f);
+}
+
+TEST(ModelTest, AFamilysOwnTensorsAndSwitchesAreAsked) {
+  for (const auto& [preset, suffix] : {std::pair{"tiny-qwen2-3x1-q8_0", "attn_k.bias"},
+                                       std::pair{"tiny-qwen3-5x1-f16", "attn_q_norm.weight"}}) {
+    EditableImage image = Image(preset);
+    image.Remove(std::string("blk.1.") + suffix);
+    EXPECT_THAT(LoadError(image), HasSubstr(suffix));
+  }
+  EditableImage image = Image("tiny-granite-6x3-q8_0");
+  image.metadata["granite.rope.scaling.finetuned"] = true;
+  EXPECT_EQ(LoadError(image), "loaded");
+  image.metadata["granite.rope.scaling.finetuned"] = false;
+  EXPECT_THAT(LoadError(image), HasSubstr("granite.rope.scaling.finetuned"));
+  image = Image("tiny-granite-6x3-q8_0");
+  image.metadata["granite.residual_scale"] = -1.0;
+  EXPECT_THAT(LoadError(image), HasSubstr("granite.residual_scale"));
+  image = Image();
+  image.metadata["general.architecture"] = "mamba";
+  EXPECT_THAT(LoadError(image), HasSubstr("llama, qwen2, qwen3, smollm3, granite"));
 }
 
 TEST(ModelTest, MissingKeysAreNamed) {

@@ -117,7 +117,7 @@ TEST(ReferenceLogitsTest, AnUntiedCopyOfTheHeadGivesTheSameBits) {
 TEST(ReferenceLogitsTest, AFileWithDefaultsLoads) {
   LOCKSTEP_TEST_MODEL_OR_SKIP(path, "ollama_llama-2-tiny-random.gguf");
   const auto model = Model::Load(GgufFile::Open(path));
-  EXPECT_EQ(model->config().rope_theta, 10000.0);
+  EXPECT_EQ(model->config().rope.theta, 10000.0);
   EXPECT_EQ(model->config().head_dim, 4);
   EXPECT_EQ(model->config().vocab_size, 32000);
   Transformer transformer(model);

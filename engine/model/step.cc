@@ -34,6 +34,7 @@ void StepRunner::Embed() {
       for (int64_t i = begin; i < end; ++i) {
         model_.Embed(piece.in.tokens[static_cast<size_t>(i)],
                      ws_.residual.Rows(piece.first + i, 1));
+        Scale(config_.embedding_scale, config_.dim, ws_.residual.row(piece.first + i));
       }
     });
   }
@@ -50,7 +51,8 @@ void StepRunner::AttentionBlock(int32_t layer) {
 
   const Activations input = {n_, config_.q_dim(), ws_.attention.row(0),
                              quantize ? ws_.input.data() : nullptr};
-  const Product out = {&w.wo, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data()};
+  const Product out = {&w.wo, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data(),
+                       config_.residual_scale};
   kernels_.Multiply(input, {&out, 1});
   Trace(layer, Stage::kAttnOut, &ws_.residual);
 }
@@ -65,7 +67,8 @@ void StepRunner::FfnBlock(int32_t layer) {
   Trace(layer, Stage::kFfnHidden, &ws_.gate);
 
   const Activations hidden = {n_, config_.ffn_dim, ws_.gate.row(0), blocks};
-  const Product down = {&w.w_down, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data()};
+  const Product down = {&w.w_down, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data(),
+                        config_.residual_scale};
   kernels_.Multiply(hidden, {&down, 1});
   Trace(layer, Stage::kFfnOut, &ws_.residual);
 }
@@ -127,21 +130,29 @@ void StepRunner::FinishRows(int32_t layer) {
   kernels_.ForRows(n_, config_.q_dim() + config_.kv_dim(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int32_t position = ws_.positions[static_cast<size_t>(i)];
-      FinishHeads(ws_.query.row(i), config_.num_heads, w.q_norm, position);
-      FinishHeads(ws_.key_rows[static_cast<size_t>(i)], config_.num_kv_heads, w.k_norm, position);
+      FinishHeads(layer, ws_.query.row(i), config_.num_heads, w.q_norm, position);
+      FinishHeads(layer, ws_.key_rows[static_cast<size_t>(i)], config_.num_kv_heads, w.k_norm,
+                  position);
     }
   });
 }
 
-void StepRunner::FinishHeads(float* row, int32_t heads, const std::vector<float>& norm,
-                             int32_t position) {
+void StepRunner::FinishHeads(int32_t layer, float* row, int32_t heads,
+                             const std::vector<float>& norm, int32_t position) {
   const KernelTable& table = kernels_.table();
   for (int64_t head = 0; !norm.empty() && head < heads; ++head) {
     float* at = row + head * config_.head_dim;
     table.rms_norm(at, norm.data(), config_.head_dim, config_.rms_eps, at);
   }
-  table.rope_interleaved(row, heads, config_.head_dim, config_.rope_dim,
-                         ws_.rope().cos(position).data(), ws_.rope().sin(position).data());
+  if (!config_.rotates(layer)) return;
+  const auto rope =
+      config_.rope_pairing == RopePairing::kHalves ? table.rope_halves : table.rope_interleaved;
+  rope(row, heads, config_.head_dim, config_.rope.dim, ws_.rope().cos(position).data(),
+       ws_.rope().sin(position).data());
+}
+
+void StepRunner::Scale(float factor, int32_t n, float* row) const {
+  if (factor != 1.0f) kernels_.table().scale(factor, n, row);
 }
 
 // The last rows of the sequences that end in this step, for Logits.
@@ -177,6 +188,9 @@ void StepRunner::Logits(int32_t sequences) {
                              quantize ? ws_.final_input.data() : nullptr};
   const Product product = {&output, ws_.logits.rows.data(), nullptr, nullptr};
   kernels_.Multiply(input, {&product, 1});
+  for (int32_t i = 0; i < sequences; ++i) {
+    Scale(config_.logit_scale, config_.vocab_size, ws_.logits.row(i));
+  }
   trace(Stage::kLogits, ws_.logits);
 }
 

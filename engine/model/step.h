@@ -23,7 +23,7 @@ class StepRunner {
              ThreadTeam* team, Workspace* workspace)
       : model_(model),
         config_(model.config()),
-        shape_{config_.num_heads, config_.num_kv_heads, config_.head_dim},
+        shape_{config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.attention_scale},
         hook_(hook),
         kernels_(kernels, team),
         ws_(*workspace) {}
@@ -75,7 +75,9 @@ class StepRunner {
   void Project(int32_t layer);
   void ApplyHook(int32_t layer);
   void FinishRows(int32_t layer);
-  void FinishHeads(float* row, int32_t heads, const std::vector<float>& norm, int32_t position);
+  void FinishHeads(int32_t layer, float* row, int32_t heads, const std::vector<float>& norm,
+                   int32_t position);
+  void Scale(float factor, int32_t n, float* row) const;
   // The normed residual rows, quantized when a matrix that reads them is.
   Activations NormRows(const std::vector<float>& weight, bool quantize);
 

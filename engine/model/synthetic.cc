@@ -112,6 +112,16 @@ class TensorWriter {
     Vector(name, values);
   }
 
+  // 1 for the fast pairs, then rising to 8, as Llama 3.1 stretches the slow ones.
+  void RopeFactors(std::string_view name, int32_t pairs) {
+    std::vector<float> values(static_cast<size_t>(pairs));
+    for (int32_t i = 0; i < pairs; ++i) {
+      const float slow = static_cast<float>(2 * i - pairs) / static_cast<float>(pairs);
+      values[static_cast<size_t>(i)] = slow > 0 ? 1.0f + 7.0f * slow : 1.0f;
+    }
+    Vector(name, values);
+  }
+
   void Bias(std::string_view name, int32_t elements) {
     Random random = NextStream();
     std::vector<float> values(static_cast<size_t>(elements));
@@ -139,20 +149,33 @@ void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
     LS_CHECK(value > 0, "{}: {} is {}", spec.name, key, value);
     writer->AddUint32(key, static_cast<uint32_t>(value));
   };
-  writer->AddString("general.architecture", "llama");
+  const auto key = [&](std::string_view name) {
+    return fmt::format("{}.{}", spec.architecture, name);
+  };
+  writer->AddString("general.architecture", spec.architecture);
   writer->AddString("general.name", spec.name);
-  count("llama.context_length", spec.context_length);
-  count("llama.embedding_length", spec.dim);
-  count("llama.block_count", spec.num_layers);
-  count("llama.feed_forward_length", spec.ffn_dim);
-  count("llama.attention.head_count", spec.num_heads);
-  count("llama.attention.head_count_kv", spec.num_kv_heads);
-  count("llama.attention.key_length", spec.head_dim);
-  count("llama.attention.value_length", spec.head_dim);
-  count("llama.rope.dimension_count", spec.head_dim);
-  writer->AddFloat32("llama.rope.freq_base", kRopeTheta);
-  writer->AddFloat32("llama.attention.layer_norm_rms_epsilon", kRmsEps);
-  count("llama.vocab_size", spec.vocab_size);
+  count(key("context_length"), spec.context_length);
+  count(key("embedding_length"), spec.dim);
+  count(key("block_count"), spec.num_layers);
+  count(key("feed_forward_length"), spec.ffn_dim);
+  count(key("attention.head_count"), spec.num_heads);
+  count(key("attention.head_count_kv"), spec.num_kv_heads);
+  count(key("attention.key_length"), spec.head_dim);
+  count(key("attention.value_length"), spec.head_dim);
+  count(key("rope.dimension_count"), spec.head_dim);
+  writer->AddFloat32(key("rope.freq_base"), kRopeTheta);
+  if (spec.rope_linear != 1.0f) {
+    writer->AddString(key("rope.scaling.type"), "linear");
+    writer->AddFloat32(key("rope.scaling.factor"), spec.rope_linear);
+  }
+  if (spec.multipliers) {
+    writer->AddFloat32(key("embedding_scale"), 3.0f);
+    writer->AddFloat32(key("residual_scale"), 0.34f);
+    writer->AddFloat32(key("logit_scale"), 1.7f);
+    writer->AddFloat32(key("attention.scale"), 1.6f / static_cast<float>(spec.head_dim));
+  }
+  writer->AddFloat32(key("attention.layer_norm_rms_epsilon"), kRmsEps);
+  count(key("vocab_size"), spec.vocab_size);
 }
 
 void AddLayer(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
@@ -205,6 +228,7 @@ std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t se
   if (!spec.tied_head) {
     tensors.Matrix("output.weight", spec.vocab_size, spec.dim, kEmbeddingRms);
   }
+  if (spec.rope_factors) tensors.RopeFactors("rope_freqs.weight", spec.head_dim / 2);
   return writer.Finish();
 }
 

@@ -15,6 +15,10 @@ struct Row {
   bool tied = true;
   bool bias = false;
   bool qk_norm = false;
+  std::string_view architecture = "llama";
+  float rope_linear = 1;
+  bool rope_factors = false;
+  bool multipliers = false;
 };
 
 // clang-format off
@@ -41,6 +45,21 @@ constexpr std::array kRows = {
         true, true},
     Row{"tiny-bias-qknorm-6x2-q8_0", 96,  160,  5,  6, 2,  32,   320,  256, GgmlType::kQ8_0,
         false, true, true},
+    // Other families, each with all that sets it apart, at other shapes.
+    Row{"tiny-qwen2-3x1-q8_0",       96,  160,  3,  3, 1,  32,   320,  256, GgmlType::kQ8_0,
+        true, true, false, "qwen2"},
+    Row{"tiny-qwen3-5x1-f16",        48,   80,  3,  5, 1,  24,   320,  256, GgmlType::kF16,
+        true, false, true, "qwen3"},
+    // The fourth layer is not rotated.
+    Row{"tiny-smollm3-4x2-q4_0",     64,   96,  5,  4, 2,  32,   320,  256, GgmlType::kQ4_0,
+        true, false, false, "smollm3"},
+    Row{"tiny-granite-6x3-q8_0",     96,  128,  3,  6, 3,  16,   320,  256, GgmlType::kQ8_0,
+        false, false, false, "granite", 1, false, true},
+    // RoPE as Llama 3.1 stretches it, and as position interpolation does.
+    Row{"tiny-llama3-4x2-bf16",      64,  112,  3,  4, 2,  16,   320,  256, GgmlType::kBF16,
+        true, false, false, "llama", 1, true},
+    Row{"tiny-linear-4x1-f32",       40,   64,  3,  4, 1,  20,   320,  256, GgmlType::kF32,
+        true, false, false, "llama", 4},
 };
 // clang-format on
 
@@ -61,6 +80,10 @@ std::vector<SyntheticSpec> MakeSpecs() {
     spec.tied_head = row.tied;
     spec.qkv_bias = row.bias;
     spec.qk_norm = row.qk_norm;
+    spec.architecture = row.architecture;
+    spec.rope_linear = row.rope_linear;
+    spec.rope_factors = row.rope_factors;
+    spec.multipliers = row.multipliers;
     specs.push_back(std::move(spec));
   }
   return specs;

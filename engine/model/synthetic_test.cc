@@ -41,6 +41,12 @@ const std::map<std::string_view, std::string_view>& RecordedDigests() {
       {"tiny-untied-4x2-q8_0", "b6f7bf5dc522e726fa25c134440b1e23"},
       {"tiny-bias-6x2-f16", "35ed857e15c6075fe5e789073f10d702"},
       {"tiny-bias-qknorm-6x2-q8_0", "bf660da1bf612015e7f2d3f68d174567"},
+      {"tiny-qwen2-3x1-q8_0", "0f90636c23d9c5215277398d534179ee"},
+      {"tiny-qwen3-5x1-f16", "8bb2ba528747769d74c2339f91f9af49"},
+      {"tiny-smollm3-4x2-q4_0", "f371cbf876f479e0593a8328b7d3a0b9"},
+      {"tiny-granite-6x3-q8_0", "da02767065496217cfb39b5ea9fb97d0"},
+      {"tiny-llama3-4x2-bf16", "0ca3c811deb1a17d332bf7587906a079"},
+      {"tiny-linear-4x1-f32", "81f378f8cbfdf7a24eebe7c921a46863"},
       {"smollm-135m", "2abcc273391309cc961e7a9bd10b867c"},
   };
   return digests;

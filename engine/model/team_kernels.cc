@@ -70,6 +70,7 @@ void TeamKernels::MultiplyPart(const Activations& x, std::span<const Product> pr
       float* y = product.y[t] + outputs.begin;
       const int32_t count = outputs.end - outputs.begin;
       if (product.bias != nullptr) kernels_.add(product.bias + outputs.begin, count, y);
+      if (product.scale != 1.0f) kernels_.scale(product.scale, count, y);
       if (product.residual != nullptr) {
         kernels_.add(y, count, product.residual[t] + outputs.begin);
       }

@@ -21,6 +21,7 @@ struct Product {
   float* const* y = nullptr;         // one row [w.rows] a token
   const float* bias = nullptr;       // y[t] += bias [w.rows], or none
   float* const* residual = nullptr;  // then residual[t] += y[t], or none
+  float scale = 1;                   // of y[t] before that
 };
 
 // out[t] = silu(gate x[t]) * (up x[t]), and the same rows quantized.

@@ -191,6 +191,7 @@ TEST_P(TraceOfTest, EmbeddingRowsAreTheTokens) {
     model_->Embed(tokens[t], std::span(expected).subspan(t * static_cast<size_t>(config_.dim),
                                                          static_cast<size_t>(config_.dim)));
   }
+  for (float& value : expected) value *= config_.embedding_scale;
   EXPECT_EQ(Bits(Find(trace, -1, Stage::kEmbedding).rows), Bits(expected));
 }
 
@@ -198,7 +199,7 @@ TEST_P(TraceOfTest, EmbeddingRowsAreTheTokens) {
 TEST_P(TraceOfTest, RopeFollowsTheHeadNorms) {
   Transformer transformer(model_);
   const KernelTable& kernels = transformer.kernels();
-  const RopeTable rope(config_.rope_dim, config_.rope_theta, 4);
+  const RopeTable rope(config_.rope, 4);
   RecordingTrace trace;
   transformer.ForwardUncached(SomeTokens(config_, 4), &trace);
   const auto expect = [&](Stage before, Stage after, int32_t heads, auto weight_of) {
@@ -210,8 +211,11 @@ TEST_P(TraceOfTest, RopeFollowsTheHeadNorms) {
         if (!weight.empty()) {
           kernels.rms_norm(head, weight.data(), config_.head_dim, config_.rms_eps, head);
         }
-        kernels.rope_interleaved(head, 1, config_.head_dim, config_.rope_dim,
-                                 rope.cos(i / heads).data(), rope.sin(i / heads).data());
+        if (!config_.rotates(layer)) continue;
+        const bool halves = config_.rope_pairing == RopePairing::kHalves;
+        (halves ? kernels.rope_halves : kernels.rope_interleaved)(
+            head, 1, config_.head_dim, config_.rope.dim, rope.cos(i / heads).data(),
+            rope.sin(i / heads).data());
       }
       EXPECT_EQ(Bits(rows), Bits(Find(trace, layer, after).rows)) << StageName(after);
     }
@@ -242,7 +246,7 @@ TEST(TraceRopeTest, OnlyTheRotaryPartTurns) {
       const bool rotary = i % 32 < 12;
       EXPECT_EQ(plain.rows[i] == turned.rows[i], !rotary || position == 0) << i;
     }
-    const RopeTable rope(12, model->config().rope_theta, 3);
+    const RopeTable rope({.dim = 12, .theta = model->config().rope.theta}, 3);
     std::vector<float> expected = plain.rows;
     for (int32_t p = 0; p < 3; ++p) {
       SelectKernels().rope_interleaved(expected.data() + p * plain.width,

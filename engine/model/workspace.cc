@@ -44,7 +44,7 @@ void Workspace::ReserveSequences(int32_t sequences) {
 
 void Workspace::ReservePositions(int32_t positions_needed) {
   if (positions_needed <= positions_) return;
-  rope_.emplace(config_.rope_dim, config_.rope_theta, positions_needed);
+  rope_.emplace(config_.rope, positions_needed);
   positions_ = positions_needed;
 }
 

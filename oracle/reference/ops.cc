@@ -126,6 +126,17 @@ void AddBias(const std::vector<double>& bias, Rows* y) {
   }
 }
 
+Rows Scaled(double factor, Rows y) {
+  if (factor == 1) return y;
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    y.values[i] *= factor;
+    // The factor may be a rounded quotient itself.
+    y.bounds[i] =
+        y.bounds[i] * std::fabs(factor) + 2 * kUnit * std::fabs(y.values[i]) * kSecondOrder;
+  }
+  return y;
+}
+
 Rows Residual(const Rows& x, const Rows& y) {
   Rows sum(x.n, x.width);
   for (size_t i = 0; i < sum.values.size(); ++i) {
@@ -142,8 +153,10 @@ Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& sh
     for (int64_t head = 0; head < x.width; head += shape.head_dim) {
       for (int64_t i = 0; i < half; ++i) {
         const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.rope_dim);
+        const double stretch =
+            shape.linear * (shape.factors.empty() ? 1.0 : shape.factors[static_cast<size_t>(i)]);
         const double angle = static_cast<double>(positions[static_cast<size_t>(t)]) *
-                             std::pow(shape.theta, exponent);
+                             std::pow(shape.theta, exponent) / stretch;
         const double c = std::cos(angle), s = std::sin(angle);
         const int64_t at_a = head + (shape.halves ? i : 2 * i);
         const int64_t at_b = head + (shape.halves ? i + half : 2 * i + 1);

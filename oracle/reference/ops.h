@@ -48,6 +48,9 @@ Rows MatMul(const Matrix& w, const Rows& x, Codes codes);
 // y += bias, carrying y's bounds on; nothing when there is no bias.
 void AddBias(const std::vector<double>& bias, Rows* y);
 
+// factor * y rounded once more, carrying y's bounds on; y itself where the factor is 1.
+Rows Scaled(double factor, Rows y);
+
 // x + y, carrying y's bounds on.
 Rows Residual(const Rows& x, const Rows& y);
 
@@ -55,10 +58,13 @@ struct RopeShape {
   int64_t head_dim = 0;
   int64_t rope_dim = 0;  // the first elements of each head that are rotated
   double theta = 0;
-  bool halves = false;  // pairs (i, i + rope_dim / 2) instead of (2i, 2i + 1)
+  bool halves = false;               // pairs (i, i + rope_dim / 2) instead of (2i, 2i + 1)
+  double linear = 1;                 // divides every angle
+  std::vector<double> factors = {};  // and these, by pair; or empty
 };
 
-// Each pair (a, b) turned by the angle position * theta^(-2i / rope_dim), carrying bounds on.
+// Each pair (a, b) turned by the angle position * theta^(-2i / rope_dim) / linear / factors[i],
+// carrying bounds on.
 Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& shape);
 
 struct AttentionInput {

@@ -64,22 +64,48 @@ std::vector<double> OptionalVector(const GgufFile& file, const std::string& name
   return Vector(file, name, elements);
 }
 
-Hyperparameters ReadHyperparameters(const GgufFile& file) {
-  const std::string& architecture = file.RequireString("general.architecture");
-  if (architecture != "llama") {
-    throw Error({file.path(), fmt::format("architecture '{}' has no reference", architecture),
-                 "use a llama model"});
+// What a family does that no key of the file says: each in the words of its own description, and
+// not of the engine's table.
+void SetFamily(const std::string& path, const std::string& architecture, Hyperparameters* hp) {
+  if (architecture == "llama" || architecture == "granite") return;
+  if (architecture == "qwen2" || architecture == "qwen3") {
+    hp->rope_halves = true;
+    return;
   }
+  if (architecture == "smollm3") {
+    hp->no_rope_interval = 4;
+    return;
+  }
+  throw Error({path, fmt::format("architecture '{}' has no reference", architecture),
+               "use a model of another one"});
+}
+
+Hyperparameters ReadHyperparameters(const GgufFile& file) {
+  const std::string architecture(file.RequireString("general.architecture"));
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  const auto number = [&](const char* name, double otherwise) {
+    return static_cast<double>(static_cast<float>(file.FindFloat(key(name)).value_or(otherwise)));
+  };
   Hyperparameters hp;
-  hp.dim = file.RequireInt("llama.embedding_length", 1, kAny);
-  hp.ffn_dim = file.RequireInt("llama.feed_forward_length", 1, kAny);
-  hp.layers = file.RequireInt("llama.block_count", 1, kAny);
-  hp.heads = file.RequireInt("llama.attention.head_count", 1, kAny);
-  hp.kv_heads = file.FindInt("llama.attention.head_count_kv", 1, hp.heads).value_or(hp.heads);
-  hp.head_dim = file.FindInt("llama.attention.key_length", 1, kAny).value_or(hp.dim / hp.heads);
-  hp.rope_dim = file.FindInt("llama.rope.dimension_count", 1, hp.head_dim).value_or(hp.head_dim);
-  hp.rope_theta = file.FindFloat("llama.rope.freq_base").value_or(10000.0);
-  hp.eps = static_cast<float>(file.RequireFloat("llama.attention.layer_norm_rms_epsilon"));
+  SetFamily(file.path(), architecture, &hp);
+  hp.dim = file.RequireInt(key("embedding_length"), 1, kAny);
+  hp.ffn_dim = file.RequireInt(key("feed_forward_length"), 1, kAny);
+  hp.layers = file.RequireInt(key("block_count"), 1, kAny);
+  hp.heads = file.RequireInt(key("attention.head_count"), 1, kAny);
+  hp.kv_heads = file.FindInt(key("attention.head_count_kv"), 1, hp.heads).value_or(hp.heads);
+  hp.head_dim = file.FindInt(key("attention.key_length"), 1, kAny).value_or(hp.dim / hp.heads);
+  hp.rope_dim = file.FindInt(key("rope.dimension_count"), 1, hp.head_dim).value_or(hp.head_dim);
+  hp.rope_theta = file.FindFloat(key("rope.freq_base")).value_or(10000.0);
+  if (file.FindString(key("rope.scaling.type")) == "linear") {
+    hp.rope_linear = file.RequireFloat(key("rope.scaling.factor"));
+  }
+  hp.rope_linear = file.FindFloat(key("rope.scale_linear")).value_or(hp.rope_linear);
+  hp.rope_factors = OptionalVector(file, "rope_freqs.weight", hp.rope_dim / 2);
+  hp.eps = static_cast<float>(file.RequireFloat(key("attention.layer_norm_rms_epsilon")));
+  hp.embedding_scale = number("embedding_scale", 1);
+  hp.residual_scale = number("residual_scale", 1);
+  hp.logit_scale = number("logit_scale", 1);
+  hp.attention_scale = number("attention.scale", 0);
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     throw Error({file.path(), "there is no matrix 'token_embd.weight'", "the model is incomplete"});

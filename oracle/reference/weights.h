@@ -1,4 +1,4 @@
-// Weights of a llama model as exact doubles, read from the GGUF file row by row.
+// Weights of a model as exact doubles, read from the GGUF file row by row.
 #ifndef LOCKSTEP_ORACLE_REFERENCE_WEIGHTS_H_
 #define LOCKSTEP_ORACLE_REFERENCE_WEIGHTS_H_
 
@@ -33,7 +33,15 @@ struct Hyperparameters {
   int64_t dim = 0, ffn_dim = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, rope_dim = 0;
   int64_t vocab = 0;
   double rope_theta = 0;
-  double eps = 0;  // as binary32
+  double rope_linear = 1;            // positions are divided by it
+  std::vector<double> rope_factors;  // [rope_dim / 2] divide the frequencies, or empty
+  bool rope_halves = false;          // pairs (i, i + rope_dim / 2)
+  int64_t no_rope_interval = 0;      // every so-manieth layer is not rotated; 0: all are
+  double eps = 0;                    // as binary32, and so are these:
+  double embedding_scale = 1;
+  double residual_scale = 1;
+  double logit_scale = 1;      // the logits are divided by it
+  double attention_scale = 0;  // of the dot products; 0: 1 / sqrt(head_dim)
 };
 
 struct LayerTensors {
@@ -52,7 +60,7 @@ struct Weights {
   std::vector<LayerTensors> layers;
 };
 
-// Throws Error for a file that is no llama model, or lacks a tensor.
+// Throws Error for an architecture without a reference, or a file that lacks a tensor.
 Weights ReadWeights(std::shared_ptr<const GgufFile> file);
 
 }  // namespace lockstep::oracle

@@ -1,0 +1,34 @@
+// What the name of an architecture stands for beyond its metadata: the model families of
+// general.architecture, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+#ifndef LOCKSTEP_ENGINE_MODEL_ARCHITECTURES_H_
+#define LOCKSTEP_ENGINE_MODEL_ARCHITECTURES_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/model.h"
+
+namespace lockstep {
+
+struct Architecture {
+  std::string_view name;
+  RopePairing rope_pairing = RopePairing::kInterleaved;
+  int32_t no_rope_interval = 0;  // ModelConfig::no_rope_interval
+  bool has_multipliers = false;  // reads the four scales of ModelConfig
+  bool needs_qkv_bias = false;   // a file without these tensors is incomplete
+  bool needs_qk_norm = false;
+  std::string_view source;  // the paper or model card that the function is taken from
+};
+
+std::span<const Architecture> Architectures();
+
+// nullptr when there is none of that name.
+const Architecture* FindArchitecture(std::string_view name);
+
+// "llama, qwen2, ...", for messages.
+std::string ArchitectureNames();
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_ENGINE_MODEL_ARCHITECTURES_H_
