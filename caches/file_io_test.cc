@@ -82,7 +82,8 @@ TEST_F(FileIoTest, AHundredStaleTemporaryFilesAreTooMany) {
   for (int i = 0; i < 99; ++i) std::ofstream(Path("file." + std::to_string(i) + ".tmp"));
   WriteWholeFile(Path("file"), Bytes("new"));
   std::ofstream(Path("file.99.tmp"));
-  EXPECT_THAT(MessageOfWrite(Path("file")), HasSubstr("temporary file"));
+  EXPECT_THAT(MessageOfWrite(Path("file")), testing::AllOf(testing::StartsWith(Path("file") + ": "),
+                                                           HasSubstr("temporary file")));
   EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("new"));
   EXPECT_EQ(FilesInDirectory(), 101u);
 }
@@ -112,6 +113,17 @@ TEST_F(FileIoTest, AWriteThatFailsHalfwayLosesNothing) {
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(ReadWholeFile(Path("file")), Bytes("old"));
   EXPECT_EQ(FilesInDirectory(), 1u);
+}
+
+// A file that holds less than its size says, as one does that is cut while it is read, is what it
+// holds. The kernel has such files for good.
+TEST_F(FileIoTest, AFileThatEndsBeforeItsSizeIsWhatItHolds) {
+  const std::string path = "/sys/devices/system/cpu/online";
+  if (!std::filesystem::is_regular_file(path)) GTEST_SKIP() << "no " << path;
+  const std::string text = ReadWholeTextFile(path);
+  EXPECT_EQ(text.front(), '0') << text;
+  EXPECT_EQ(text.back(), '\n') << text;
+  EXPECT_LT(text.size(), std::filesystem::file_size(path));
 }
 
 TEST_F(FileIoTest, ErrorsNameTheFileAndTheRemedy) {
