@@ -174,15 +174,19 @@ void AuditTable(const PagedKvCache& cache, int32_t sequence, std::vector<std::st
   if (!cache.has_open_reservation() && !cache.retained_blocks().empty()) {
     faults->push_back(fmt::format("sequence {} retains blocks without a reservation", sequence));
   }
-  std::vector<int32_t> sorted(table.begin(), table.end());
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) {
+  if (const auto twice = BlockHeldTwice(table)) {
     faults->push_back(fmt::format("sequence {} has block {} twice", sequence, *twice));
   }
 }
 
 }  // namespace
+
+std::optional<int32_t> BlockHeldTwice(std::span<const int32_t> table) {
+  std::vector<int32_t> sorted(table.begin(), table.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  return twice == sorted.end() ? std::nullopt : std::optional(*twice);
+}
 
 std::vector<std::string> AuditBlocks(const BlockPool& pool,
                                      std::span<const PagedKvCache* const> sequences) {

@@ -141,6 +141,9 @@ class PagedKvCache final : public KvCache {
   uint64_t epoch_ = 0;
 };
 
+// A block that stands more than once in a table; nothing when none does.
+std::optional<int32_t> BlockHeldTwice(std::span<const int32_t> table);
+
 // What is wrong with the books of a pool and of `sequences`, which must be all caches on it; one
 // sentence each, empty when they balance: BlockPool::Audit, references equal to the tables and
 // reservations that hold a block, no block twice in a table, and B3.

@@ -171,6 +171,13 @@ TEST(PagedReservationTest, CopyStaysWhenAnotherLayerPublishedInIt) {
 }
 
 // An audit that is told of other holders than there are has to say so.
+TEST(BlockHeldTwiceTest, FindsABlockWhereverItStandsAgain) {
+  EXPECT_EQ(BlockHeldTwice({}), std::nullopt);
+  EXPECT_EQ(BlockHeldTwice(std::vector<int32_t>{2, 0, 1}), std::nullopt);
+  EXPECT_EQ(BlockHeldTwice(std::vector<int32_t>{1, 1}), 1);
+  EXPECT_EQ(BlockHeldTwice(std::vector<int32_t>{2, 0, 1, 2}), 2);
+}
+
 TEST(AuditBlocksTest, SeesHoldersThatAreNotNamedAndNamedOnesThatAreNot) {
   const auto cache = Make(6);
   UpdateAll(cache.get(), Range(0, 6), 1);
