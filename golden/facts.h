@@ -80,7 +80,7 @@ struct GoldenFile {
   // ParseGoldenFile(Text(), "") == *this.
   std::string Text() const;
 
-  // Of all that is compared: everything but `recorded-by`. What a ledger calls the file.
+  // Of all that is compared: everything but `recorded-by`. (A ledger has the digest of the text.)
   Digest Identity() const;
 
   friend bool operator==(const GoldenFile&, const GoldenFile&) = default;
