@@ -28,6 +28,8 @@ constexpr std::array kModels = {
     ModelWeight{"tiny-bias-6x2-f16", 4},         ModelWeight{"tiny-gqa-9x3-q8_0", 3},
     ModelWeight{"tiny-mqa-4x1-f16", 2},          ModelWeight{"tiny-headdim80-2x2-bf16", 2},
     ModelWeight{"tiny-bias-qknorm-6x2-q8_0", 2}, ModelWeight{"tiny-headdim128-2x1-q8_0", 1},
+    ModelWeight{"tiny-qwen3-5x1-f16", 2},        ModelWeight{"tiny-smollm3-4x2-q4_0", 2},
+    ModelWeight{"tiny-granite-6x3-q8_0", 2},     ModelWeight{"tiny-linear-4x1-f32", 3},
 };
 
 class EngineBuilder {
