@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "caches/cache_file.h"
 #include "caches/error.h"
 
 // caches/plugin_header_test.c, compiled as C99: what C says that the same things are.
@@ -160,6 +161,36 @@ TEST(PluginCacheTest, AnswersWithoutMeaningAreFaultsOfThePlugin) {
   EXPECT_EQ(MisbehaviourOf([&] { cache.current_length(); }), "length: 5 of at most 4 positions");
   length_answer = 0;
   EXPECT_THROW(cache.Fork(), std::bad_alloc);
+}
+
+// A save may be empty, and says its size in 64 bits.
+TEST(PluginCacheTest, SavesOfAnySizeAreReadAsSuch) {
+  lockstep_kv_plugin table = EmptyTable();
+  table.features |= LOCKSTEP_KV_SAVES;
+  table.save = [](const void*, void*, int64_t) { return int64_t{0}; };
+  table.restore = [](void*, const void*, int64_t size) {
+    return size == 0 ? LOCKSTEP_KV_OK : LOCKSTEP_KV_INVALID_ARGUMENT;
+  };
+  PluginCache cache(PluginLibrary::FromTable(&table),
+                    {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .max_length = 4});
+  StateWriter writer;
+  cache.SaveState(&writer);
+  const std::vector<std::byte> file = writer.Finish();
+  StateReader reader(file, "empty.lskv");
+  EXPECT_NO_THROW(cache.LoadState(&reader));
+
+  StateWriter large;
+  large.WriteHeader({.kind = cache.name(), .geometry = cache.geometry()});
+  large.WriteU32(5);
+  large.WriteU32(1);
+  const std::vector<std::byte> damaged = large.Finish();
+  StateReader other(damaged, "large.lskv");
+  try {
+    cache.LoadState(&other);
+    FAIL() << "restored";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("0 bytes are left for 4294967301"));
+  }
 }
 
 TEST(PluginCacheTest, WhatIsNotDeclaredIsNotCalled) {

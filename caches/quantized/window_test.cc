@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "caches/codec.h"
+#include "caches/memory_watch.h"
+#include "caches/quantized/exact_window.h"
 #include "caches/quantized_kv_cache.h"
 #include "caches/storage_test_util.h"
 
@@ -337,6 +339,27 @@ TEST(QuantizedWindowTest, Q1ReadsRefusalsAndEmptyUpdatesDoNotEndTheStep) {
   EXPECT_TRUE(SameBits(ReadForQuery(cache, 0, 2).keys, query));
   cache.Rollback(6);
   EXPECT_FALSE(SameBits(ReadForQuery(cache, 0, 2).keys, query));
+}
+
+// What settled is nobody's memory again: a read of it shows.
+TEST(ExactWindowTest, SettledRowsLeavePoisonBehind) {
+  constexpr int32_t kSlots = 3, kStepRows = 4, kStride = 2;
+  const MemoryWatch watch({.poison = 0x5a});
+  ExactWindow window(kSlots, kStepRows, kStride);
+  const std::vector<float> rows(size_t{kStepRows} * kStride, 1.0f);
+  const auto is_poison = [](std::byte b) { return b == std::byte{0x5a}; };
+  const auto staged = [&](size_t buffer) {
+    const WatchedMemory& memory = watch.live()[buffer];
+    return std::span(memory.data, memory.bytes).subspan(size_t{kSlots} * kStride * sizeof(float));
+  };
+  window.Stage(Range(0, kStepRows), rows, rows);
+  ASSERT_EQ(watch.live().size(), 2u) << "keys and values";
+  for (const size_t buffer : {0u, 1u}) EXPECT_TRUE(std::ranges::none_of(staged(buffer), is_poison));
+  window.DropFrom(kStepRows);
+  for (const size_t buffer : {0u, 1u}) {
+    EXPECT_EQ(staged(buffer).size(), size_t{kStepRows} * kStride * sizeof(float));
+    EXPECT_TRUE(std::ranges::all_of(staged(buffer), is_poison)) << "buffer " << buffer;
+  }
 }
 
 }  // namespace
