@@ -163,6 +163,17 @@ TEST(PluginCacheTest, AnswersWithoutMeaningAreFaultsOfThePlugin) {
   EXPECT_THROW(cache.Fork(), std::bad_alloc);
 }
 
+TEST(PluginCacheTest, ALengthOfNoLayerIsAFaultOfThePlugin) {
+  lockstep_kv_plugin table = EmptyTable();
+  table.length = [](const void*, int32_t) { return 0; };
+  const PluginCache cache(PluginLibrary::FromTable(&table),
+                          {.num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .max_length = 4});
+  KvView view;
+  EXPECT_EQ(MisbehaviourOf([&] { cache.View(0, &view); }), "nothing");
+  EXPECT_EQ(MisbehaviourOf([&] { cache.View(3, &view); }), "length: answers for layer 3 of 1");
+  EXPECT_EQ(MisbehaviourOf([&] { cache.View(-1, &view); }), "length: answers for layer -1 of 1");
+}
+
 // A save may be empty, and says its size in 64 bits.
 TEST(PluginCacheTest, SavesOfAnySizeAreReadAsSuch) {
   lockstep_kv_plugin table = EmptyTable();

@@ -94,7 +94,9 @@ TEST(RegistryTest, PoolHoldsTheSequencesAskedFor) {
     const auto cache = spec.make({.geometry = contract::kGeometry, .sequences = sequences});
     EXPECT_EQ(BlockCountsOf(*cache)->free_blocks, 6 * sequences);
   }
-  EXPECT_THROW(spec.make({.geometry = contract::kGeometry, .sequences = 0}), std::invalid_argument);
+  EXPECT_THAT([&] { spec.make({.geometry = contract::kGeometry, .sequences = 0}); },
+              testing::ThrowsMessage<std::invalid_argument>(
+                  testing::StartsWith("paged/4: 0 sequences of ")));
   EXPECT_THROW(spec.make({.geometry = {1, 1, 1, 1 << 30}, .sequences = 64}), std::invalid_argument);
 }
 

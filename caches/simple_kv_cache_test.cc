@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "caches/memory_watch.h"
 #include "caches/storage_test_util.h"
 
 namespace lockstep {
@@ -179,6 +180,24 @@ TEST(SimpleKvCacheTest, B4ForksGoTheirOwnWays) {
   cache.Rollback(0);
   WriteAll(&cache, {0}, 3);
   EXPECT_EQ(SnapshotOf(*fork), forked);
+}
+
+// Rows that a rollback rejects are poison afterwards, keys and values: a read of them shows.
+TEST(SimpleKvCacheTest, RejectedRowsLeavePoisonBehind) {
+  const MemoryWatch watch({.poison = 0x5a});
+  SimpleKvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 8, .max_length = 6});
+  const std::vector<float> rows(4 * 8, 1.0f);  // no byte of 1.0 is the poison
+  cache.Update(0, std::vector<int32_t>{0, 1, 2, 3}, rows, rows);
+  ASSERT_EQ(watch.live().size(), 2u) << "keys and values";
+  const auto rows_held = [&](size_t buffer) {
+    const WatchedMemory& memory = watch.live()[buffer];
+    const auto held = std::ranges::count_if(std::span(memory.data, memory.bytes),
+                                            [](std::byte b) { return b != std::byte{0x5a}; });
+    return held / static_cast<int64_t>(8 * sizeof(float));
+  };
+  for (const size_t buffer : {0u, 1u}) EXPECT_EQ(rows_held(buffer), 4) << "buffer " << buffer;
+  cache.Rollback(1);
+  for (const size_t buffer : {0u, 1u}) EXPECT_EQ(rows_held(buffer), 1) << "buffer " << buffer;
 }
 
 TEST(SimpleKvCacheTest, LayersAndWholeLinesOfRowsAreAligned) {
