@@ -135,14 +135,10 @@ class Recorder {
         return Restore(s);
       case EngineOpKind::kPath:
         // The legacy path, where it is asked for, is that of the whole recording.
-        At(s).path = options_.legacy ? 1 : PathOf(op.count);
+        At(s).path = options_.legacy ? 1 : PathOn(model_.model->config().num_layers, op.count);
         return StepOutcome::kDone;
     }
     return StepOutcome::kOther;
-  }
-
-  int32_t PathOf(int32_t path) const {
-    return path < 2 ? path : 2 + (path - 2) % model_.model->config().num_layers;
   }
 
   // ---- Steps ------------------------------------------------------------------------------

@@ -79,9 +79,7 @@ class Runner {
       case EngineOpKind::kRestore:
         return Restore(s);
       case EngineOpKind::kPath:
-        // Scripts are cut down to models of fewer layers.
-        state_.At(s).path =
-            op.count < 2 ? op.count : 2 + (op.count - 2) % state_.model().config().num_layers;
+        state_.At(s).path = PathOn(state_.model().config().num_layers, op.count);
         return;
     }
   }

@@ -123,6 +123,8 @@ DressedCache::DressedCache(KvCache& cache, int32_t path, CancelPoint* point)
   counting_ = std::make_unique<CountingCache>(*watched_);
 }
 
+int32_t PathOn(int32_t layers, int32_t path) { return path < 2 ? path : 2 + (path - 2) % layers; }
+
 PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,
                          int32_t layer) {
   PathCounts counts;

@@ -117,6 +117,10 @@ class DressedCache {
   std::unique_ptr<CountingCache> counting_;
 };
 
+// The path that a script names (EngineOpKind::kPath) on a model of so many layers: scripts are cut
+// down to models of fewer.
+int32_t PathOn(int32_t layers, int32_t path);
+
 // Calls that one layer has to have seen, by the gating rules alone [R2, R3].
 PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,
                          int32_t layer);
