@@ -12,34 +12,18 @@
 #include "caches/file_io.h"
 #include "engine/math.h"
 #include "golden/store.h"
+#include "golden/store_test_util.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using store_test::Replaced;
+using store_test::SmallCase;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr std::string_view kCase = R"(why = "Three tokens at once, then one more token."
-covers = ["decode_step"]
-caches = [CACHES]
-max_length = 8
-script = """
-prefill cuts=3 tokens=7
-decode n=1
-"""
-[model]
-preset = "tiny-mha-4x4-f32"
-seed = 1
-)";
-
-std::string Replaced(std::string text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
 
 // Computes something else from its `wrong`-th engine on, and right again after it.
 class Unsteady final : public EngineDriver {
@@ -85,7 +69,7 @@ class AcceptTest : public testing::Test {
 
   void AddCase(const std::string& name, const std::string& caches, std::string_view script = {}) {
     fs::create_directories(request_.tree.folder + "/" + name);
-    std::string text = Replaced(std::string(kCase), "CACHES", caches);
+    std::string text = SmallCase(caches);
     if (!script.empty()) text = Replaced(text, "decode n=1", script);
     WriteWholeTextFile(request_.tree.folder + "/" + name + "/case.toml", text);
   }

@@ -14,34 +14,20 @@
 #include "caches/file_io.h"
 #include "golden/pending.h"
 #include "golden/publish.h"
+#include "golden/store_test_util.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using store_test::Replaced;
+using store_test::SmallCase;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::string_view kCase = R"(why = "Three tokens at once, then one more token."
-covers = ["decode_step"]
-caches = ["simple", "paged/2", "quantized/f16+f16/w0"]
-max_length = 8
-script = """
-prefill cuts=3 tokens=7
-decode n=1
-"""
-[model]
-preset = "tiny-mha-4x4-f32"
-seed = 1
-)";
-
-std::string Replaced(std::string text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
+const std::string kCase = SmallCase(R"("simple", "paged/2", "quantized/f16+f16/w0")");
 
 // A tree of its own with the case "a" and its two golden files, which hold.
 class StoreTest : public ::testing::Test {
@@ -126,7 +112,7 @@ TEST_F(StoreTest, MissingLeavesAPendingFileThatIsTheRecording) {
 
 TEST_F(StoreTest, ChangedLeavesAPendingFileUntilItIsEqualAgain) {
   const std::string golden = Read("a/f32.golden");
-  Write("a/case.toml", Replaced(std::string(kCase), "decode n=1", "decode n=2"));
+  Write("a/case.toml", Replaced(kCase, "decode n=1", "decode n=2"));
   EXPECT_EQ(Check(), (States{{"a/f16.golden", "changed"}, {"a/f32.golden", "changed"}}));
   EXPECT_THAT(Found("f32.golden").detail, AllOf(HasSubstr("scenario: "), HasSubstr("more follow")));
   EXPECT_NE(ParseGoldenFile(Read("a/f32.golden.pending"), "pending"),
@@ -205,14 +191,14 @@ TEST_F(StoreTest, UnreadableFilesAreSaidWithTheirLine) {
   EXPECT_THAT(Found("f32.golden").detail, AllOf(HasSubstr("merge-conflict"), HasSubstr("line ")));
   EXPECT_TRUE(Exists("a/f32.golden.pending"));
 
-  Write("a/case.toml", Replaced(std::string(kCase), "max_length", "most"));
+  Write("a/case.toml", Replaced(kCase, "max_length", "most"));
   EXPECT_EQ(Check(), (States{{"a/case.toml", "unreadable"}}));
   EXPECT_THAT(Found("case.toml").detail, HasSubstr("'max_length' is missing"));
 }
 
 TEST_F(StoreTest, CachesThatDisagreeLeaveNoPendingFile) {
   // One block of two positions: the paged cache alone has to refuse the prefill.
-  Write("a/case.toml", Replaced(std::string(kCase), "max_length", "blocks = 1\nmax_length"));
+  Write("a/case.toml", Replaced(kCase, "max_length", "blocks = 1\nmax_length"));
   EXPECT_EQ(Check()["a/f32.golden"], "disagree");
   EXPECT_THAT(Found("f32.golden").detail, HasSubstr("simple and paged/2"));
   EXPECT_THAT(Found("f32.golden").changes, Not(IsEmpty()));
@@ -222,7 +208,7 @@ TEST_F(StoreTest, CachesThatDisagreeLeaveNoPendingFile) {
 // Without its model file a case is skipped, and never obsolete; what can be said is.
 TEST_F(StoreTest, WithoutItsModelFileACaseIsSkippedAndSaysSo) {
   const std::string absent =
-      Replaced(std::string(kCase), "preset = \"tiny-mha-4x4-f32\"\nseed = 1",
+      Replaced(kCase, "preset = \"tiny-mha-4x4-f32\"\nseed = 1",
                fmt::format("file = \"absent.gguf\"\ndigest = \"{}\"", std::string(32, '0')));
   Write("a/case.toml", absent);
   EXPECT_EQ(Check()["a/f32.golden"], "changed");
