@@ -2,6 +2,7 @@
 
 #include "caches/check.h"
 #include "caches/codec.h"
+#include "caches/kv_checks.h"
 
 namespace lockstep {
 namespace {
@@ -61,6 +62,11 @@ void KvCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const 
   if (position < 0 || position >= view->length) {
     throw std::out_of_range("ViewForQuery: position outside the layer's length");
   }
+}
+
+DeviceKv* KvCache::device_kv(int32_t layer) {
+  CheckLayer(geometry(), layer);
+  return nullptr;
 }
 
 KvRows DecodeRows(const KvView& view, int64_t kv_stride) {

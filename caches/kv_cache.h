@@ -86,6 +86,7 @@ class PoolExhausted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+class DeviceKv;
 class StateReader;
 class StateWriter;
 
@@ -149,6 +150,12 @@ class KvCache {
   // Publishes the rows of the matching reservation and closes it [C1]. Without one: nothing when
   // all positions are below length(layer), else std::logic_error [C2].
   virtual void CommitSlot(int32_t layer, std::span<const int32_t> positions) = 0;
+
+  // ---- On a device -----------------------------------------------------------------------
+
+  // The layer's rows as an engine on a device writes and reads them (caches/device_kv.h), or null
+  // when they lie on the host. REQUIRES: 0 <= layer < num_layers, else std::out_of_range.
+  virtual DeviceKv* device_kv(int32_t layer);
 
   // ---- Lifetime of rows ------------------------------------------------------------------
 
