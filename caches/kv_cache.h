@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "caches/digest.h"
+#include "caches/row_type.h"
 
 namespace lockstep {
 
@@ -45,9 +46,6 @@ struct KvGeometry {
 
   friend bool operator==(const KvGeometry&, const KvGeometry&) = default;
 };
-
-// How one row of kv_stride elements is stored. Block formats are ggml's (see codec.h).
-enum class RowType : uint8_t { kF32 = 0, kF16 = 1, kQ8_0 = 2, kQ4_0 = 3 };
 
 std::string_view RowTypeName(RowType type);  // "f32", "f16", "q8_0", "q4_0"
 
@@ -101,7 +99,7 @@ class KvCache {
   virtual const KvGeometry& geometry() const = 0;
 
   // The kind with its parameters, as tables print it: "simple", "paged/16",
-  // "quantized/q8_0+q4_0/w4".
+  // "quantized/q8_0+q4_0/w4", "cuda".
   virtual std::string name() const = 0;
 
   // How stored rows are encoded.
