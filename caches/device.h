@@ -46,7 +46,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  std::byte* address() const { return address_; }  // 256-byte aligned
+  std::byte* address() const { return address_; }  // 64-byte aligned
   int64_t bytes() const { return bytes_; }
 
  protected:

@@ -1,10 +1,9 @@
-// Blocks of device kernels on a GPU. Included by .cu files alone, one for each file of kernels:
+// Blocks of device kernels on a GPU. Included by .cu files alone, one for each file of kernels, for
+// which nvcc includes its runtime's header by itself:
 //
 //   LOCKSTEP_CUDA_KERNEL(AddKernel)        // at namespace lockstep
 #ifndef LOCKSTEP_CACHES_DEVICE_CUDA_BLOCK_H_
 #define LOCKSTEP_CACHES_DEVICE_CUDA_BLOCK_H_
-
-#include <cuda_runtime.h>
 
 #include "caches/device_kernel.h"
 
@@ -70,11 +69,6 @@ class CudaBlock {
     return Accessor<T>(memory);
   }
 };
-
-template <typename Block, typename T, int32_t kCount>
-using SharedArray = typename Block::template Array<T, kCount>;
-template <typename Block, typename T, int32_t kCount>
-using PerThread = typename Block::template PerThread<T, kCount>;
 
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads) RunCudaBlock(const typename Kernel::Args args) {

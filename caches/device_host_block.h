@@ -207,23 +207,12 @@ class HostBlock {
   HostBlockRun* run_;
 };
 
-template <typename Block, typename T, int32_t kCount>
-using SharedArray = typename Block::template Array<T, kCount>;
-template <typename Block, typename T, int32_t kCount>
-using PerThread = typename Block::template PerThread<T, kCount>;
-
 template <typename Kernel, bool kChecked>
 void RunHostBlock(HostBlockRun* run, const void* args) {
   Kernel::Run(HostBlock<kChecked>(run), *static_cast<const typename Kernel::Args*>(args));
 }
 
-#if defined(LOCKSTEP_CUDA)
-#define LOCKSTEP_CUDA_LAUNCHER(Kernel) &LaunchOnCuda<Kernel>
-#else
-#define LOCKSTEP_CUDA_LAUNCHER(Kernel) nullptr
-#endif
-
-#define LOCKSTEP_DEVICE_KERNEL(Kernel)                                                   \
+#define LOCKSTEP_DEVICE_KERNEL_OF(Kernel, launch_cuda)                                   \
   template <>                                                                            \
   const DeviceKernel& DeviceKernelOf<Kernel>() {                                         \
     static_assert(sizeof(Kernel::Args) <= kArgsBytes);                                   \
@@ -233,9 +222,19 @@ void RunHostBlock(HostBlockRun* run, const void* args) {
                                              static_cast<int32_t>(sizeof(Kernel::Args)), \
                                              &RunHostBlock<Kernel, false>,               \
                                              &RunHostBlock<Kernel, true>,                \
-                                             LOCKSTEP_CUDA_LAUNCHER(Kernel)};            \
+                                             launch_cuda};                               \
     return kKernel;                                                                      \
   }
+
+// In a build with CUDA the kernel needs its LOCKSTEP_CUDA_KERNEL, in a .cu file of the same target.
+#if defined(LOCKSTEP_CUDA)
+#define LOCKSTEP_DEVICE_KERNEL(Kernel) LOCKSTEP_DEVICE_KERNEL_OF(Kernel, &LaunchOnCuda<Kernel>)
+#else
+#define LOCKSTEP_DEVICE_KERNEL(Kernel) LOCKSTEP_DEVICE_KERNEL_OF(Kernel, nullptr)
+#endif
+
+// A kernel of a test that no GPU shall see: it breaks the model, or tests the executor itself.
+#define LOCKSTEP_HOST_KERNEL(Kernel) LOCKSTEP_DEVICE_KERNEL_OF(Kernel, nullptr)
 
 }  // namespace lockstep
 

@@ -61,6 +61,12 @@ struct Global<const T> {
   int64_t size = 0;
 };
 
+// What outlives a phase: of the block, of one thread.
+template <typename Block, typename T, int32_t kCount>
+using SharedArray = typename Block::template Array<T, kCount>;
+template <typename Block, typename T, int32_t kCount>
+using PerThread = typename Block::template PerThread<T, kCount>;
+
 struct DeviceGrid {
   int32_t x = 1;
   int32_t y = 1;

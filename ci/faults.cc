@@ -49,7 +49,7 @@ CampaignOptions OptionsFrom(const Flags& flags) {
   options.workbench = {
       flags.root,
       std::filesystem::absolute(flags.folder).string(),
-      {"-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_WERROR=ON",
+      {"-DCMAKE_BUILD_TYPE=Release", "-DLOCKSTEP_WERROR=ON", "-DLOCKSTEP_CUDA=OFF",
        "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT, "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold",
        "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
   options.jobs = flags.jobs;

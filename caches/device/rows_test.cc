@@ -39,7 +39,7 @@ struct EncodeRowsKernel {
     });
   }
 };
-LOCKSTEP_DEVICE_KERNEL(EncodeRowsKernel)
+LOCKSTEP_HOST_KERNEL(EncodeRowsKernel)
 
 struct DecodeRowsKernel {
   static constexpr char kName[] = "decode_rows";
@@ -62,7 +62,7 @@ struct DecodeRowsKernel {
     });
   }
 };
-LOCKSTEP_DEVICE_KERNEL(DecodeRowsKernel)
+LOCKSTEP_HOST_KERNEL(DecodeRowsKernel)
 
 namespace {
 

@@ -47,14 +47,14 @@ TEST(TidyRegistrationTest, TopLevelEntriesAreThoseOfTheArchitecture) {
       "util:0 top-level\nnotes.txt:0 top-level\n");
 }
 
-TEST(TidyRegistrationTest, AtMostFiveBuildOptions) {
-  const std::string five =
+TEST(TidyRegistrationTest, AtMostSixBuildOptions) {
+  const std::string six =
       "option(A \"\" ON)\noption(B \"\" ON)\noption(C \"\" ON)\n"
       "set(LOCKSTEP_D \"\" CACHE STRING \"\")\nset(LOCKSTEP_E \"x\"\n    CACHE PATH \"\")\n"
-      "set(LOCKSTEP_F \"\")\n# option(G)\n";
-  EXPECT_EQ(Places(CheckBuildOptions, TreeOf({{"CMakeLists.txt", five}})), "");
-  EXPECT_EQ(Places(CheckBuildOptions, TreeOf({{"CMakeLists.txt", five},
-                                              {"ci/CMakeLists.txt", "option(H \"\" ON)\n"}})),
+      "set(LOCKSTEP_G AUTO CACHE STRING \"\")\nset(LOCKSTEP_F \"\")\n# option(G)\n";
+  EXPECT_EQ(Places(CheckBuildOptions, TreeOf({{"CMakeLists.txt", six}})), "");
+  EXPECT_EQ(Places(CheckBuildOptions,
+                   TreeOf({{"CMakeLists.txt", six}, {"ci/CMakeLists.txt", "option(H \"\" ON)\n"}})),
             "CMakeLists.txt:0 build-options\n");
 }
 

@@ -1,0 +1,9 @@
+#include "caches/device/test_kernels.h"
+
+#include "caches/device_host_block.h"
+
+namespace lockstep {
+
+LOCKSTEP_DEVICE_KERNEL(BlockSumKernel)
+
+}  // namespace lockstep

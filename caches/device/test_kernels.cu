@@ -1,0 +1,8 @@
+#include "caches/device/test_kernels.h"
+#include "caches/device_cuda_block.h"
+
+namespace lockstep {
+
+LOCKSTEP_CUDA_KERNEL(BlockSumKernel)
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// Small kernels that keep the model, for the tests of devices.
+#ifndef LOCKSTEP_CACHES_DEVICE_TEST_KERNELS_H_
+#define LOCKSTEP_CACHES_DEVICE_TEST_KERNELS_H_
+
+#include "caches/device_kernel.h"
+
+namespace lockstep {
+
+// Sums of 32 elements by halving, a barrier after each step.
+struct BlockSumKernel {
+  static constexpr char kName[] = "block_sum";
+  static constexpr int32_t kThreads = 32;
+  struct Args {
+    Global<const int32_t> x;
+    Global<int32_t> sums;
+  };
+  template <typename Block>
+  struct SharedOf {
+    SharedArray<Block, int32_t, kThreads> partial;
+  };
+  template <typename Block>
+  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
+    const auto x = block.Use(args.x);
+    const auto sums = block.Use(args.sums);
+    auto& shared = block.template Shared<SharedOf<Block>>();
+    block.template ForThreads<kThreads>(
+        [&](int32_t t) { shared.partial[t] = x[block.x() * int64_t{kThreads} + t]; });
+    for (int32_t width = kThreads / 2; width > 0; width /= 2) {
+      block.template ForThreads<kThreads>([&](int32_t t) {
+        if (t < width) shared.partial[t] = shared.partial[t] + shared.partial[t + width];
+      });
+    }
+    block.template ForThreads<kThreads>([&](int32_t t) {
+      if (t == 0) sums[block.x()] = shared.partial[0];
+    });
+  }
+};
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CACHES_DEVICE_TEST_KERNELS_H_
