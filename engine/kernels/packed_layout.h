@@ -17,10 +17,18 @@
 //
 // 4, 2, 34 / 32 and 18 / 32 bytes a weight, as in the file; a group is whole lines. The bytes
 // of a matrix are one stream when its groups are read in order.
+//
+// Device kernels read the same bytes, so this header is for nvcc too.
 #ifndef LOCKSTEP_ENGINE_KERNELS_PACKED_LAYOUT_H_
 #define LOCKSTEP_ENGINE_KERNELS_PACKED_LAYOUT_H_
 
 #include <cstdint>
+
+#if defined(__CUDACC__)
+#define LOCKSTEP_LAYOUT __host__ __device__ inline constexpr
+#else
+#define LOCKSTEP_LAYOUT inline constexpr
+#endif
 
 namespace lockstep::internal {
 namespace {
@@ -37,32 +45,34 @@ inline constexpr int32_t kQ8FileBytes = 34;  // a block of one row as GGUF store
 inline constexpr int32_t kQ4FileBytes = 18;
 
 // Bytes from one pair of blocks to the next, for blocks of `lines` lines.
-inline constexpr int64_t PairBytes(int32_t lines) { return kLineBytes * (1 + 2 * int64_t{lines}); }
+LOCKSTEP_LAYOUT int64_t PairBytes(int32_t lines) { return kLineBytes * (1 + 2 * int64_t{lines}); }
 
 // Offsets within a group of block b's 16 scales and of its first line of quants.
-inline constexpr int64_t ScalesAt(int32_t lines, int64_t b) {
+LOCKSTEP_LAYOUT int64_t ScalesAt(int32_t lines, int64_t b) {
   return b / 2 * PairBytes(lines) + b % 2 * kScaleBytes;
 }
-inline constexpr int64_t LinesAt(int32_t lines, int64_t b) {
+LOCKSTEP_LAYOUT int64_t LinesAt(int32_t lines, int64_t b) {
   return b / 2 * PairBytes(lines) + kLineBytes * (1 + b % 2 * lines);
 }
 
 // Groups of a matrix as stored, padding included.
-inline constexpr int64_t StoredGroups(bool halves, int64_t groups) {
+LOCKSTEP_LAYOUT int64_t StoredGroups(bool halves, int64_t groups) {
   return halves ? (groups + 1) / 2 * 2 : groups;
 }
 
 // Offset of a group within the matrix.
-inline constexpr int64_t GroupAt(bool halves, int64_t group, int64_t group_bytes) {
+LOCKSTEP_LAYOUT int64_t GroupAt(bool halves, int64_t group, int64_t group_bytes) {
   return halves ? group / 2 * 2 * group_bytes + group % 2 * kScaleBytes : group * group_bytes;
 }
 
 // Bytes of a group of `blocks` blocks.
-inline constexpr int64_t QuantGroupBytes(int32_t lines, int64_t blocks) {
+LOCKSTEP_LAYOUT int64_t QuantGroupBytes(int32_t lines, int64_t blocks) {
   return blocks / 2 * PairBytes(lines) + blocks % 2 * kLineBytes * (1 + int64_t{lines});
 }
 
 }  // namespace
 }  // namespace lockstep::internal
+
+#undef LOCKSTEP_LAYOUT
 
 #endif  // LOCKSTEP_ENGINE_KERNELS_PACKED_LAYOUT_H_

@@ -1,0 +1,102 @@
+#include "caches/device_host_block.h"
+#include "engine/device/kernels.h"
+#include "engine/device/launch.h"
+#include "engine/device/mat_mul_kernel.h"
+#include "engine/device/mat_vec_kernel.h"
+
+namespace lockstep {
+
+LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kF32>)
+LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kF16>)
+LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kBF16>)
+LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kQ8_0>)
+LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kQ4_0>)
+LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::kF32>)
+LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::kF16>)
+LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::kBF16>)
+LOCKSTEP_DEVICE_KERNEL(device::MatMulQuantKernel<device::WeightType::kQ8_0>)
+LOCKSTEP_DEVICE_KERNEL(device::MatMulQuantKernel<device::WeightType::kQ4_0>)
+
+namespace device {
+namespace {
+
+// Up to this many tokens each reads the weights by itself: they come from the cache after the
+// first, and there are more threads to read them.
+constexpr int32_t kVectorTokens = 8;
+
+Epilogue EpilogueOf(const MatMulArgs& args) {
+  const int64_t count = int64_t{args.tokens} * args.w.rows;
+  LS_CHECK(args.y.size > 0 || args.residual.size > 0, "a product that goes nowhere");
+  Epilogue out = {.rows = args.w.rows, .scale = args.scale, .y = {}, .bias = {}, .residual = {}};
+  if (args.y.size > 0) out.y = First("y", args.y, count);
+  if (args.bias.size > 0) out.bias = First("bias", args.bias, args.w.rows);
+  if (args.residual.size > 0) out.residual = First("residual", args.residual, count);
+  return out;
+}
+
+template <WeightType kType>
+void Vector(DeviceStream& stream, const MatMulArgs& args) {
+  using Kernel = MatVecKernel<kType>;
+  const int32_t segments = (args.w.cols + kSegment - 1) / kSegment;
+  int32_t slots = 1;
+  while (slots < segments && slots < Kernel::kUnits) slots *= 2;
+  const int32_t strips = BlocksFor(args.w.rows, kStripRows<kType>);
+  Launch<Kernel>(stream, {.x = BlocksFor(strips, Kernel::kUnits / slots), .y = args.tokens},
+                 {.cols = args.w.cols,
+                  .slots = slots,
+                  .weights = args.w.bytes,
+                  .x = args.x,
+                  .blocks = args.blocks,
+                  .out = EpilogueOf(args)});
+}
+
+template <typename Kernel>
+void Tiles(DeviceStream& stream, const MatMulArgs& args) {
+  Launch<Kernel>(stream,
+                 {.x = BlocksFor(args.w.rows, kTileRows), .y = BlocksFor(args.tokens, kTileTokens)},
+                 {.cols = args.w.cols,
+                  .tokens = args.tokens,
+                  .weights = args.w.bytes,
+                  .x = args.x,
+                  .blocks = args.blocks,
+                  .out = EpilogueOf(args)});
+}
+
+template <WeightType kType>
+void MatMulOf(DeviceStream& stream, const MatMulArgs& args) {
+  if (args.tokens <= kVectorTokens) {
+    Vector<kType>(stream, args);
+  } else if constexpr (kIsQuantized<kType>) {
+    Tiles<MatMulQuantKernel<kType>>(stream, args);
+  } else {
+    Tiles<MatMulFloatKernel<kType>>(stream, args);
+  }
+}
+
+}  // namespace
+
+void MatMul(DeviceStream& stream, const MatMulArgs& args) {
+  const DeviceMatrix& w = args.w;
+  LS_CHECK(w.bytes.size == PackedMatrix::PackedBytes(w.type, w.rows, w.cols),
+           "{} bytes for a matrix of {} x {}", w.bytes.size, w.rows, w.cols);
+  if (w.quantized()) {
+    CheckSize("quantized activations", args.blocks, QuantizedBytes(args.tokens, w.cols));
+  } else {
+    CheckSize("activations", args.x, int64_t{args.tokens} * w.cols);
+  }
+  switch (w.type) {
+    case GgmlType::kF32:
+      return MatMulOf<WeightType::kF32>(stream, args);
+    case GgmlType::kF16:
+      return MatMulOf<WeightType::kF16>(stream, args);
+    case GgmlType::kBF16:
+      return MatMulOf<WeightType::kBF16>(stream, args);
+    case GgmlType::kQ8_0:
+      return MatMulOf<WeightType::kQ8_0>(stream, args);
+    case GgmlType::kQ4_0:
+      return MatMulOf<WeightType::kQ4_0>(stream, args);
+  }
+}
+
+}  // namespace device
+}  // namespace lockstep

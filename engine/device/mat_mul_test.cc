@@ -1,0 +1,215 @@
+// Products against the scalar table, bit for bit.
+#include <cmath>
+#include <limits>
+
+#include "engine/device/kernels.h"
+#include "engine/device/test_device.h"
+#include "engine/kernels/test_inputs.h"
+
+namespace lockstep {
+namespace {
+
+using device_test::ExpectSameBits;
+using kernels_test::MakeActivations;
+using kernels_test::OwnedActivations;
+using kernels_test::RandomValues;
+using kernels_test::RandomWeights;
+
+constexpr GgmlType kTypes[] = {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0,
+                               GgmlType::kQ4_0};
+constexpr float kCanary = -0x1.abcdp+100f;
+
+const KernelTable& Scalar() { return SelectKernels("scalar"); }
+
+bool Quantized(GgmlType type) { return type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0; }
+
+// What comes after the product.
+struct After {
+  bool y = true;
+  bool bias = false;
+  float scale = 1;
+  bool residual = false;
+};
+
+class MatMulCases : public device_test::DeviceTest {
+ protected:
+  using DeviceTest::DeviceTest;
+
+  void Check(const PackedMatrix& w, const OwnedActivations& x, const After& after) {
+    Random random(9);
+    const auto rows = static_cast<size_t>(w.rows());
+    const auto count = static_cast<size_t>(x.tokens) * rows;
+    const auto bias = RandomValues(rows, &random);
+    auto residual = RandomValues(count, &random);
+    residual.push_back(kCanary);
+    const auto device_residual = Put(residual);
+    std::vector<float> y(count + 1, kCanary);
+    const auto device_y = Put(y);
+
+    kernels_test::Multiply(Scalar(), w, x.Get(), 0, w.groups(), y.data(), w.rows());
+    for (int32_t t = 0; t < x.tokens; ++t) {
+      float* row = &y[static_cast<size_t>(t) * rows];
+      if (after.bias) Scalar().add(bias.data(), w.rows(), row);
+      if (after.scale != 1.0f) Scalar().scale(after.scale, w.rows(), row);
+      if (after.residual) Scalar().add(row, w.rows(), &residual[static_cast<size_t>(t) * rows]);
+    }
+    Run(w, x, after, bias, device_y, device_residual);
+    const std::string where = fmt::format("type {}, {} x {}, {} tokens", static_cast<int>(w.type()),
+                                          w.rows(), w.cols(), x.tokens);
+    if (!after.y) y.assign(count + 1, kCanary);
+    ExpectSameBits(y, Get(device_y), where);
+    ExpectSameBits(residual, Get(device_residual), where + ", residual");
+  }
+
+  void CheckShape(GgmlType type, int32_t rows, int32_t cols, int32_t tokens, const After& after,
+                  Random* random) {
+    const auto bytes = RandomWeights(type, int64_t{rows} * cols, random);
+    const PackedMatrix w(type, rows, cols, bytes);
+    const auto x = MakeActivations(
+        Scalar(), tokens, cols,
+        RandomValues(static_cast<size_t>(tokens) * static_cast<size_t>(cols), random));
+    Check(w, x, after);
+  }
+
+ private:
+  void Run(const PackedMatrix& w, const OwnedActivations& x, const After& after,
+           const std::vector<float>& bias, const DeviceBuffer<float>& y,
+           const DeviceBuffer<float>& residual) {
+    const int64_t packed = PackedMatrix::PackedBytes(w.type(), w.rows(), w.cols());
+    const auto weights = PutBytes({w.data(), static_cast<size_t>(packed)});
+    const auto values = Put(x.values);
+    const auto blocks = PutBytes(std::as_bytes(std::span(x.blocks)));
+    const auto device_bias = Put(bias);
+    device::MatMulArgs args;
+    args.w = {w.type(), w.rows(), w.cols(), weights.all()};
+    args.tokens = x.tokens;
+    if (w.quantized()) {
+      args.blocks = blocks.all();
+    } else {
+      args.x = values.all();
+    }
+    if (after.y) args.y = y.all();
+    if (after.bias) args.bias = device_bias.all();
+    args.scale = after.scale;
+    if (after.residual) args.residual = residual.all();
+    device::MatMul(stream(), args);
+    stream().Synchronize();
+  }
+};
+
+class DeviceMatMulTest : public MatMulCases {};
+
+TEST_P(DeviceMatMulTest, OneTokenAtEveryBoundary) {
+  Random random(1);
+  for (GgmlType type : kTypes) {
+    for (int32_t cols : {1, 32, 64, 172, 255, 256, 257, 288, 544, 1056, 4352}) {
+      if (Quantized(type) && cols % 32 != 0) continue;
+      for (int32_t rows : {1, 15, 16, 17, 33, 172}) {
+        if (cols > 1056 && rows > 17) continue;
+        CheckShape(type, rows, cols, 1, {}, &random);
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+}
+
+TEST_P(DeviceMatMulTest, AnyNumberOfTokens) {
+  Random random(2);
+  for (GgmlType type : kTypes) {
+    for (int32_t tokens : {2, 7, 8, 9, 13, 63, 64, 65, 130}) {
+      for (const auto& [rows, cols] : {std::pair{33, 288}, {64, 64}, {65, 544}, {17, 32}}) {
+        if (tokens > 64 && cols > 288) continue;
+        CheckShape(type, rows, cols, tokens, {}, &random);
+        ASSERT_FALSE(HasFailure());
+      }
+    }
+  }
+  for (GgmlType type : {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16}) {
+    for (int32_t cols : {1, 31, 172, 255, 257, 259}) {
+      CheckShape(type, 31, cols, 12, {}, &random);
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+}
+
+TEST_P(DeviceMatMulTest, BiasScaleAndResidualInThisOrder) {
+  Random random(3);
+  for (GgmlType type : {GgmlType::kF16, GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+    for (int32_t tokens : {1, 3, 20}) {
+      CheckShape(type, 33, 288, tokens, {.bias = true}, &random);
+      CheckShape(type, 33, 288, tokens, {.scale = 0.22f, .residual = true}, &random);
+      CheckShape(type, 33, 288, tokens, {.y = false, .residual = true}, &random);
+      CheckShape(type, 33, 288, tokens, {.bias = true, .scale = 0.22f, .residual = true}, &random);
+    }
+  }
+}
+
+TEST_P(DeviceMatMulTest, ExtremeQuantsAreSummedExactly) {
+  for (GgmlType type : {GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+    const bool q8 = type == GgmlType::kQ8_0;
+    for (const int fill : {q8 ? 0x80 : 0x00, q8 ? 0x7f : 0xff, q8 ? 0x81 : 0x0f}) {
+      std::vector<std::byte> row;
+      kernels_test::AppendU16(0x3c00, &row);  // scale 1
+      row.resize(q8 ? 34 : 18, static_cast<std::byte>(fill));
+      std::vector<std::byte> bytes;
+      for (int r = 0; r < 16; ++r) bytes.insert(bytes.end(), row.begin(), row.end());
+      const PackedMatrix w(type, 16, 32, bytes);
+      for (int tokens : {1, 10}) {
+        for (const float sign : {1.0f, -1.0f}) {
+          const std::vector<float> values(static_cast<size_t>(tokens) * 32, 127 * sign);
+          Check(w, MakeActivations(Scalar(), tokens, 32, values), {});
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DeviceMatMulTest, NonFiniteInputsReachTheirOutputsAndNoOthers) {
+  Random random(8);
+  constexpr int32_t kRows = 17, kCols = 288;
+  for (GgmlType type : kTypes) {
+    auto bytes = RandomWeights(type, int64_t{kRows} * kCols, &random);
+    const PackedMatrix w(type, kRows, kCols, bytes);
+    for (int32_t tokens : {3, 11}) {
+      auto values = RandomValues(static_cast<size_t>(tokens) * kCols, &random);
+      values[kCols + 5] = std::numeric_limits<float>::quiet_NaN();
+      values[2 * kCols + 287] = std::numeric_limits<float>::infinity();
+      values[3] = 0x1p-140f;
+      Check(w, MakeActivations(Scalar(), tokens, kCols, values), {});
+    }
+  }
+}
+
+// A lone partial sum is the result itself: adding it to +0 would lose the sign of -0.
+TEST_P(DeviceMatMulTest, ANegativeUnderflowStaysNegative) {
+  for (int32_t cols : {1, 32, 33, 256, 257}) {
+    for (int32_t tokens : {1, 9}) {
+      std::vector<float> weights(static_cast<size_t>(cols), 0.0f);
+      std::vector<float> values(static_cast<size_t>(cols * tokens), 1.0f);
+      weights[static_cast<size_t>(std::min(cols, 256)) - 1] = -0x1p-100f;
+      for (int32_t t = 0; t < tokens; ++t) {
+        values[static_cast<size_t>(t * cols + std::min(cols, 256) - 1)] = 0x1p-100f;
+      }
+      const PackedMatrix w(GgmlType::kF32, 1, cols, std::as_bytes(std::span(weights)));
+      Check(w, MakeActivations(Scalar(), tokens, cols, values), {});
+    }
+  }
+}
+
+LOCKSTEP_ON_DEVICES(DeviceMatMulTest);
+
+class CheckedMatMulTest : public MatMulCases {
+ protected:
+  CheckedMatMulTest() : MatMulCases("checked") {}
+};
+
+TEST_F(CheckedMatMulTest, KeepsTheModel) {
+  Random random(4);
+  for (GgmlType type : kTypes) {
+    CheckShape(type, 17, 544, 1, {.bias = true, .residual = true}, &random);
+    CheckShape(type, 65, 64, 9, {.bias = true, .residual = true}, &random);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

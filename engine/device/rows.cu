@@ -1,0 +1,13 @@
+#include "caches/device_cuda_block.h"
+#include "engine/device/row_kernels.h"
+
+namespace lockstep {
+
+LOCKSTEP_CUDA_KERNEL(device::EmbedKernel)
+LOCKSTEP_CUDA_KERNEL(device::RmsNormKernel)
+LOCKSTEP_CUDA_KERNEL(device::QuantizeActivationsKernel)
+LOCKSTEP_CUDA_KERNEL(device::SiluGateKernel)
+LOCKSTEP_CUDA_KERNEL(device::AddKernel)
+LOCKSTEP_CUDA_KERNEL(device::ScaleKernel)
+
+}  // namespace lockstep
