@@ -10,12 +10,17 @@
 //     stream was synchronised, or an event after it was;
 //   * what a Download writes is there after the same wait;
 //   * two streams know nothing of each other but for events.
-// Enqueuing allocates nothing once the stream exists.
+// Enqueuing allocates nothing once the stream exists (the executor's checked mode apart), and may
+// wait: for room in a queue, or, on a GPU, for a copy from or to pageable memory.
 //
 // Errors: std::bad_alloc when device memory runs out, DeviceError, with the name of the call that
-// failed, for everything else.
+// failed, for everything else. Work that fails comes out of Synchronize, and its stream is done
+// for: Synchronize throws the first error each time, and later work of the stream, and of streams
+// that wait for an event of it, is dropped. Other streams and devices go on (a GPU is stricter:
+// after the fault of a kernel everything on it fails).
 //
-// Threads: a device and what belongs to it are used by one thread at a time.
+// A device outlives what belongs to it. Threads: a device and what belongs to it are used by one
+// thread at a time.
 #ifndef LOCKSTEP_CACHES_DEVICE_H_
 #define LOCKSTEP_CACHES_DEVICE_H_
 
@@ -98,7 +103,9 @@ class DeviceStream {
   virtual void Record(DeviceEvent* event) = 0;      // the event's point is now, once more
   virtual void Wait(const DeviceEvent& event) = 0;  // later work starts after the event's point
 
-  // Between these calls work is recorded and not run. No synchronisation in between.
+  // Between these calls work of this stream is recorded and not run. In between nothing is
+  // synchronised, allocated or freed, and no event is waited for that was recorded before. The
+  // addresses of a recorded Upload or Download are the same in each run.
   virtual void BeginCapture() = 0;
   virtual std::unique_ptr<DeviceGraph> EndCapture() = 0;
   virtual void Launch(const DeviceGraph& graph) = 0;
@@ -171,14 +178,19 @@ void Launch(DeviceStream& stream, const DeviceGrid& grid, const typename Kernel:
 
 // How the host executor orders what a device may order freely.
 struct HostExecutorOptions {
-  // 0: blocks and threads in order, streams as they were enqueued. Else the seed of a random order
-  // of blocks, of the threads in each phase, and of the work of several streams.
+  // 0: blocks and threads in order, work as it was enqueued. Else the seed of a random order of
+  // blocks, of the threads in each phase, and of the work of several streams.
   uint64_t seed = 0;
-  int32_t threads = 1;  // of the host; they share the blocks of a launch
-  // Every access of a kernel is checked: two threads that touch one element of a shared array in
-  // one phase, or one element of global memory in one launch without a barrier between them, one of
-  // them writing, are a DeviceError that names kernel, array, element and both threads; so is a
-  // shared element that is read before it was written.
+  int32_t threads = 1;  // of the host; they share the blocks of a launch. 1 when checked.
+  // Every access of a kernel is checked. A DeviceError names kernel, block, thread, phase and place
+  //   * when two threads touch one element of a shared array in one phase, or one byte of device
+  //     memory in one launch without a barrier between them, and one of the two writes;
+  //   * when work of two streams does, without an event or a wait of the host between them;
+  //   * when an element of a shared array, or a byte of device memory, is read by a kernel that
+  //     nobody wrote, or written between two phases, where all threads would;
+  //   * when a kernel's argument does not lie in one memory of the device.
+  // What the host does with the memory of an Upload or Download before it is done, nobody sees but
+  // in the result, under some seed.
   bool checked = false;
 };
 std::shared_ptr<Device> MakeHostExecutor(const HostExecutorOptions& options = {});

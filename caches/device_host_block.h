@@ -14,9 +14,10 @@
 
 namespace lockstep {
 
-// The accesses of a checked launch, and what is wrong with them.
+// Checked mode: what was touched, and what is wrong with it (caches/device/access_log.h).
 class AccessLog;
-struct Toucher;
+class DeviceMemories;
+struct ShadowMemory;
 
 // What the executor knows of the block that it runs.
 class HostBlockRun {
@@ -24,26 +25,31 @@ class HostBlockRun {
   int32_t place[3] = {};        // x, y, z in the grid
   uint64_t order = 0;           // of the threads in each phase; 0: 0, 1, 2, ...
   std::byte* shared = nullptr;  // kSharedBytes, and in checked mode kCheckedSharedBytes
-  AccessLog* log = nullptr;     // of a checked launch
+  AccessLog* log = nullptr;     // in checked mode
+  DeviceMemories* memories = nullptr;
   const char* kernel = nullptr;
-  int64_t block = 0;    // of the launch
   int32_t phase = 0;    // phases begun
   int32_t thread = -1;  // that runs now; -1 between phases
   int32_t arrays = 0;   // shared arrays made, which is what they are called in messages
 
-  // Throws DeviceError: index is outside an array of `size` elements.
+  // All of these throw DeviceError, with kernel, block, thread and phase.
+  // Index is outside an array of `size` elements.
   [[noreturn]] void FailBounds(const char* what, int64_t index, int64_t size) const;
-  // Checked mode: throw DeviceError when the access is one that the model forbids.
-  void OnGlobal(const void* address, int32_t bytes, bool writes);
+  // Checked mode: the argument's bytes do not lie in one memory of the device. Null for no bytes.
+  ShadowMemory* FindMemory(const void* data, int64_t bytes) const;
+  // Checked mode: the access is one that the model forbids.
+  void OnGlobal(ShadowMemory* memory, const void* address, int32_t bytes, bool writes);
   void OnShared(int32_t array, int32_t element, bool writes);
 
   // The block that the calling thread runs.
   static HostBlockRun*& Current();
 
  private:
-  Toucher NowRunning() const;
-  [[noreturn]] void FailAccess(const std::string& what, const Toucher& earlier, const Toucher& by,
-                               bool writes) const;
+  std::string Place() const;
+  uint32_t At() const;  // Touch::at
+  [[noreturn]] void FailOutside(const std::string& what) const;
+  template <typename Finding>
+  [[noreturn]] void FailAccess(const std::string& what, const Finding& finding, bool writes) const;
 };
 
 // A shared array in checked mode takes its elements and no more: their history is in the log.
@@ -80,9 +86,11 @@ class CheckedRef {
 template <bool kChecked>
 class HostBlock {
   struct GlobalPlace {
+    HostBlockRun* run;
+    ShadowMemory* memory;
     template <typename T>
     void Tell(const T* at, bool writes) const {
-      HostBlockRun::Current()->OnGlobal(at, static_cast<int32_t>(sizeof(T)), writes);
+      run->OnGlobal(memory, at, static_cast<int32_t>(sizeof(T)), writes);
     }
   };
   struct SharedPlace {
@@ -156,13 +164,18 @@ class HostBlock {
   template <typename T>
   class Accessor {
    public:
-    Accessor(Global<T> memory, const HostBlockRun* run) : memory_(memory), run_(run) {}
+    Accessor(Global<T> memory, HostBlockRun* run) : memory_(memory), run_(run) {
+      if constexpr (kChecked) {
+        const int64_t bytes = memory.size * static_cast<int64_t>(sizeof(T));
+        shadow_ = run->FindMemory(memory.data, bytes);
+      }
+    }
     int64_t size() const { return memory_.size; }
 
     decltype(auto) operator[](int64_t i) const {
       Check(i, 1);
       if constexpr (kChecked) {
-        return CheckedRef<T, GlobalPlace>(memory_.data + i, {});
+        return CheckedRef<T, GlobalPlace>(memory_.data + i, {run_, shadow_});
       } else {
         return static_cast<T&>(memory_.data[i]);
       }
@@ -174,7 +187,7 @@ class HostBlock {
       static_assert(sizeof(T) == 1);
       Check(offset, static_cast<int64_t>(sizeof(U)));
       if constexpr (kChecked) {
-        run_->Current()->OnGlobal(memory_.data + offset, static_cast<int32_t>(sizeof(U)), false);
+        run_->OnGlobal(shadow_, memory_.data + offset, static_cast<int32_t>(sizeof(U)), false);
       }
       U value;
       std::memcpy(&value, memory_.data + offset, sizeof value);
@@ -185,7 +198,7 @@ class HostBlock {
       static_assert(sizeof(T) == 1);
       Check(offset, static_cast<int64_t>(sizeof(U)));
       if constexpr (kChecked) {
-        run_->Current()->OnGlobal(memory_.data + offset, static_cast<int32_t>(sizeof(U)), true);
+        run_->OnGlobal(shadow_, memory_.data + offset, static_cast<int32_t>(sizeof(U)), true);
       }
       std::memcpy(memory_.data + offset, &value, sizeof value);
     }
@@ -196,7 +209,8 @@ class HostBlock {
     }
 
     Global<T> memory_;
-    const HostBlockRun* run_;
+    HostBlockRun* run_;
+    ShadowMemory* shadow_ = nullptr;
   };
   template <typename T>
   Accessor<T> Use(Global<T> memory) const {

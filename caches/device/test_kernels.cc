@@ -5,5 +5,6 @@
 namespace lockstep {
 
 LOCKSTEP_DEVICE_KERNEL(BlockSumKernel)
+LOCKSTEP_DEVICE_KERNEL(PutKernel)
 
 }  // namespace lockstep

@@ -4,5 +4,6 @@
 namespace lockstep {
 
 LOCKSTEP_CUDA_KERNEL(BlockSumKernel)
+LOCKSTEP_CUDA_KERNEL(PutKernel)
 
 }  // namespace lockstep

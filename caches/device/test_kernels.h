@@ -35,6 +35,27 @@ struct BlockSumKernel {
     });
   }
 };
+// Writes a value to the element whose index lies in device memory, a block for each of some rows.
+struct PutKernel {
+  static constexpr char kName[] = "put";
+  static constexpr int32_t kThreads = 1;
+  struct Args {
+    Global<const int32_t> position;  // 1
+    int32_t offset = 0;              // added to it
+    int32_t value = 0;
+    Global<int32_t> y;  // a launch of more blocks than elements is out of bounds
+  };
+  template <typename Block>
+  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
+    const auto position = block.Use(args.position);
+    const auto y = block.Use(args.y);
+    block.template ForThreads<kThreads>([&](int32_t) {
+      const int64_t at = position[0] + args.offset + block.x();
+      y[at] = y[at] + args.value;
+    });
+  }
+};
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_CACHES_DEVICE_TEST_KERNELS_H_
