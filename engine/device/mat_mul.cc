@@ -41,7 +41,7 @@ void Vector(DeviceStream& stream, const MatMulArgs& args) {
   int32_t slots = 1;
   while (slots < segments && slots < Kernel::kUnits) slots *= 2;
   const int32_t strips = BlocksFor(args.w.rows, kStripRows<kType>);
-  Launch<Kernel>(stream, {.x = BlocksFor(strips, Kernel::kUnits / slots), .y = args.tokens},
+  Launch<Kernel>(stream, {.x = args.tokens, .y = BlocksFor(strips, Kernel::kUnits / slots)},
                  {.cols = args.w.cols,
                   .slots = slots,
                   .weights = args.w.bytes,
@@ -53,7 +53,7 @@ void Vector(DeviceStream& stream, const MatMulArgs& args) {
 template <typename Kernel>
 void Tiles(DeviceStream& stream, const MatMulArgs& args) {
   Launch<Kernel>(stream,
-                 {.x = BlocksFor(args.w.rows, kTileRows), .y = BlocksFor(args.tokens, kTileTokens)},
+                 {.x = BlocksFor(args.tokens, kTileTokens), .y = BlocksFor(args.w.rows, kTileRows)},
                  {.cols = args.w.cols,
                   .tokens = args.tokens,
                   .weights = args.w.bytes,

@@ -48,8 +48,8 @@ LOCKSTEP_KERNEL void CloseSegment(TileSums& total, TileSums& acc) {
 template <typename Block>
 LOCKSTEP_KERNEL void StoreTile(const Block& block, const MatMulKernelArgs& args, int32_t t,
                                const TileSums& total) {
-  const int32_t row = block.x() * kTileRows + t % kTileQuads * 4;
-  const int32_t token = block.y() * kTileTokens + t / kTileQuads * 4;
+  const int32_t row = block.y() * kTileRows + t % kTileQuads * 4;
+  const int32_t token = block.x() * kTileTokens + t / kTileQuads * 4;
   for (int32_t i = 0; i < 4 && token + i < args.tokens; ++i) {
     for (int32_t r = 0; r < 4; ++r) {
       StoreOutput(block, args.out, token + i, row + r, total.v[r][i]);
@@ -57,7 +57,7 @@ LOCKSTEP_KERNEL void StoreTile(const Block& block, const MatMulKernelArgs& args,
   }
 }
 
-// Grid: [rows / 64, tokens / 64].
+// Grid: [tokens / 64, rows / 64], so that blocks which read the same weights run together.
 template <WeightType kType>
 struct MatMulFloatKernel {
   static constexpr const char* kName = kType == WeightType::kF32   ? "mat_mul_f32"
@@ -127,7 +127,7 @@ struct MatMulFloatKernel {
       const int32_t part = piece % 4;
       const int32_t strip = piece / 4 % kStrips;
       const int32_t k = piece / (4 * kStrips);
-      const int64_t at = (int64_t{block.x()} * kStrips + strip) * strip_bytes +
+      const int64_t at = (int64_t{block.y()} * kStrips + strip) * strip_bytes +
                          (int64_t{begin} + k) * kLineBytes + part * 16;
       Words4 words = {};
       if (at < weights.size()) words = weights.template Load<Words4>(at);
@@ -147,7 +147,7 @@ struct MatMulFloatKernel {
                                          int32_t begin, int32_t count, Shared& shared) {
     const auto x = block.Use(args.x);
     for (int32_t i = t; i < kTileTokens * kChunk / 4; i += kThreads) {
-      const int32_t token = block.y() * kTileTokens + i / (kChunk / 4);
+      const int32_t token = block.x() * kTileTokens + i / (kChunk / 4);
       const int32_t k = i % (kChunk / 4) * 4;
       Floats4 four = {};
       for (int32_t j = 0; j < 4; ++j) {
@@ -160,7 +160,7 @@ struct MatMulFloatKernel {
   }
 };
 
-// Grid: [rows / 64, tokens / 64]. A chunk is a pair of blocks.
+// Grid: [tokens / 64, rows / 64]. A chunk is a pair of blocks.
 template <WeightType kType>
 struct MatMulQuantKernel {
   static constexpr const char* kName = kType == WeightType::kQ8_0 ? "mat_mul_q8_0" : "mat_mul_q4_0";
@@ -243,7 +243,7 @@ struct MatMulQuantKernel {
                                           int32_t begin, int32_t count, Shared& shared) {
     const auto weights = block.Use(args.weights);
     const int64_t group_bytes = StripBytes<kType>(args.cols);
-    const int64_t first = int64_t{block.x()} * kGroups;
+    const int64_t first = int64_t{block.y()} * kGroups;
     for (int32_t piece = t; piece < count * kLines * kTileQuads; piece += kThreads) {
       const int32_t quad = piece % kTileQuads;
       const int32_t line = piece / kTileQuads;  // of both blocks
@@ -272,7 +272,7 @@ struct MatMulQuantKernel {
   LOCKSTEP_KERNEL static void LoadTokens(const Block& block, const Args& args, int32_t t,
                                          int32_t begin, int32_t count, Shared& shared) {
     const auto blocks = block.Use(args.blocks);
-    const int32_t first = block.y() * kTileTokens;
+    const int32_t first = block.x() * kTileTokens;
     for (int32_t piece = t; piece < count * kTileTokens * 2; piece += kThreads) {
       const int32_t b = piece / (2 * kTileTokens);
       const int32_t token = piece / 2 % kTileTokens;

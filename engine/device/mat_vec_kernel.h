@@ -14,7 +14,8 @@
 
 namespace lockstep::device {
 
-// Grid: [strips / (kUnits / slots), tokens].
+// Grid: [tokens, strips / (kUnits / slots)], so that blocks which read the same weights run
+// together.
 template <WeightType kType>
 struct MatVecKernel {
   static constexpr const char* kName = kType == WeightType::kF32    ? "mat_vec_f32"
@@ -50,7 +51,7 @@ struct MatVecKernel {
     PerThread<Block, Sums, kThreads> total;  // of the threads of each strip's first unit
     const int32_t strips = (args.out.rows + kStripRows<kType> - 1) / kStripRows<kType>;
     const int32_t segments = (args.cols + kSegment - 1) / kSegment;
-    const int32_t first = block.x() * (kUnits / args.slots);
+    const int32_t first = block.y() * (kUnits / args.slots);
     for (int32_t base = 0; base < segments; base += args.slots) {
       block.template ForThreads<kThreads>([&](int32_t t) {
         const int32_t unit = t / kLineThreads;
@@ -80,7 +81,7 @@ struct MatVecKernel {
       if (unit % args.slots != 0 || strip >= strips) return;
       const int32_t row = strip * kStripRows<kType> + t % kLineThreads * kRows;
       for (int32_t r = 0; r < kRows; ++r) {
-        StoreOutput(block, args.out, block.y(), row + r, total[t].v[r]);
+        StoreOutput(block, args.out, block.x(), row + r, total[t].v[r]);
       }
     });
   }
@@ -105,7 +106,7 @@ struct MatVecKernel {
     const int64_t begin = int64_t{segment} * kSegment;
     const int64_t end = begin + kSegment < args.cols ? begin + kSegment : args.cols;
     const int64_t line = strip * StripBytes<kType>(args.cols) + lane * 4;
-    const int64_t row = block.y() * int64_t{args.cols};
+    const int64_t row = block.x() * int64_t{args.cols};
     Sums acc = {};
     int64_t k = begin;
     for (; k + kAtOnce <= end; k += kAtOnce) {
@@ -154,7 +155,7 @@ struct MatVecKernel {
     for (int32_t i = 0; i < kLines; ++i) {
       words[i] = weights.template Load<uint32_t>(line + i * kLineBytes);
     }
-    const int64_t at = (block.y() * int64_t{args.cols / 32} + b) * kBlockBytes;
+    const int64_t at = (block.x() * int64_t{args.cols / 32} + b) * kBlockBytes;
     uint32_t quants[8];
     for (int32_t i = 0; i < 4; ++i) {
       const auto two = blocks.template Load<Words2>(at + 8 * i);

@@ -17,11 +17,12 @@
 
 namespace lockstep::device_test {
 
-// A name of a device: "executor0" to "executor2" (orders of blocks and threads), "checked", and
-// "cuda" where LOCKSTEP_DEVICE asks for it.
+// A name of a device: "executor0" to "executor2" (orders of blocks and threads, the last on two
+// threads of the host), "checked", and "cuda" where LOCKSTEP_DEVICE asks for it.
 inline std::shared_ptr<Device> DeviceOf(std::string_view name) {
   if (name == "cuda") return MakeDevice(name);
   if (name == "checked") return MakeHostExecutor({.seed = 5, .checked = true});
+  if (name == "executor2") return MakeHostExecutor({.seed = 2, .threads = 2});
   return MakeHostExecutor({.seed = static_cast<uint64_t>(name.back() - '0')});
 }
 
