@@ -60,6 +60,8 @@ class AlignedBuffer {
   void Poison(std::span<T> rows) const {
     if (poison_ && !rows.empty()) std::memset(rows.data(), *poison_, rows.size_bytes());
   }
+  // What fills memory without rows; nothing where that is left as it is.
+  std::optional<unsigned char> poison() const { return poison_; }
   unsigned char poison_byte() const { return poison_.value_or(kPoisonByte); }
 
  private:

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little,
               "cache files hold host memory as little-endian; a big-endian port must swap here");
 
 constexpr std::string_view kMagic = "lskvfile";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kSizeOffset = 12;  // after magic and version
 constexpr size_t kPreambleBytes = kSizeOffset + sizeof(uint64_t);
 constexpr size_t kKindLengthMax = 32;
@@ -61,6 +61,7 @@ void StateWriter::WriteHeader(const StateHeader& header) {
   WriteU32(static_cast<uint32_t>(header.key_type));
   WriteU32(static_cast<uint32_t>(header.value_type));
   WriteU32(static_cast<uint32_t>(header.window));
+  WriteU32(static_cast<uint32_t>(header.window_type));
 }
 
 void StateWriter::WriteLengths(std::span<const int32_t> lengths) {
@@ -146,6 +147,7 @@ void StateReader::ExpectHeader(const StateHeader& header) {
   expect_type("key_type", header.key_type);
   expect_type("value_type", header.value_type);
   expect_u32("window", header.window);
+  expect_type("window_type", header.window_type);
 }
 
 std::vector<int32_t> StateReader::ReadLengths(const KvGeometry& geometry) {

@@ -1,14 +1,15 @@
 // Saving a cache to a file and restoring it, all or nothing.
 //
-// The file, version 1; integers are little-endian:
+// The file, version 2; integers are little-endian:
 //
 //   magic     8 bytes "lskvfile"
-//   version   u32     1
+//   version   u32     2
 //   size      u64     bytes of the whole file, checksum included
-//   kind      u32 length, then text: "simple", "paged", "quantized"
+//   kind      u32 length, then text: "simple", "paged", "quantized", "cuda", "cuda-quantized",
+//             "hybrid"
 //   geometry  4 x u32 num_layers, num_kv_heads, head_dim, max_length
 //   types     2 x u32 RowType of keys, of values
-//   window    u32     positions kept exactly, 0 for none
+//   window    2 x u32 positions kept exactly, 0 for none; RowType of these rows
 //   lengths   u32 x num_layers
 //   content           what the kind stores; rows in order of position, as their RowType stores them
 //   checksum  16 bytes: XXH3-128 of everything before it, `high` then `low`, each u64
@@ -51,6 +52,7 @@ struct StateHeader {
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
   int32_t window = 0;  // positions
+  RowType window_type = RowType::kF32;
 };
 
 // For KvCache::SaveState: header, lengths, then the content. Collects the file in memory.

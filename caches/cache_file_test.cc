@@ -208,9 +208,9 @@ TEST(CacheFileTest, S2EveryFieldOfTheHeaderIsCompared) {
   const Bytes before = Saved(cache);
   // Offsets: magic 0, version 8, size 12, kind 20 (u32 6, "simple"), then u32 fields from 30.
   const std::vector<std::pair<size_t, std::string>> fields = {
-      {8, "version"},       {20, "kind"},       {30, "num_layers"},
-      {34, "num_kv_heads"}, {38, "head_dim"},   {42, "max_length"},
-      {46, "key_type"},     {50, "value_type"}, {54, "window"}};
+      {8, "version"},   {20, "kind"},       {30, "num_layers"}, {34, "num_kv_heads"},
+      {38, "head_dim"}, {42, "max_length"}, {46, "key_type"},   {50, "value_type"},
+      {54, "window"},   {58, "window_type"}};
   for (const auto& [offset, name] : fields) {
     for (uint32_t value : {2u, 3u, 77u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
       if (std::memcmp(good.data() + offset, &value, 4) == 0) continue;
@@ -220,13 +220,13 @@ TEST(CacheFileTest, S2EveryFieldOfTheHeaderIsCompared) {
       EXPECT_EQ(Saved(cache), before);
     }
   }
-  EXPECT_THAT(MessageOf(&cache, WithU32(good, 58, 10)), HasSubstr("length 10 is above"));
-  EXPECT_THAT(MessageOf(&cache, WithU32(good, 58, 6)), HasSubstr("field 'content'"));
+  EXPECT_THAT(MessageOf(&cache, WithU32(good, 62, 10)), HasSubstr("length 10 is above"));
+  EXPECT_THAT(MessageOf(&cache, WithU32(good, 62, 6)), HasSubstr("field 'content'"));
   EXPECT_THAT(MessageOf(&cache, WithU32(good, 24, 0x31313131)), HasSubstr("1111le"));
   Bytes shorter = good;
   shorter.resize(shorter.size() - 4);
   EXPECT_THAT(MessageOf(&cache, Resealed(shorter)), HasSubstr("field 'content'"));
-  shorter.resize(60 + 16);  // in the middle of the first length
+  shorter.resize(64 + 16);  // in the middle of the first length
   EXPECT_THAT(MessageOf(&cache, Resealed(shorter)), HasSubstr("field 'lengths'"));
   // A kind that reaches to the end of the content is whole; one byte more is not.
   shorter.resize(24 + 3 + 16);
@@ -278,7 +278,7 @@ TEST(CacheFileTest, S2HeldPositionsThatCannotBeAreRefused) {
   KvCache* cache = caches[2].get();
   WriteAll(cache, Range(0, 5), 1);  // 2, 3, 4 are held in both layers
   const Bytes good = Saved(*cache);
-  const size_t held = 4 + 4 + 8 + 8 + 13 + 7 * 4 - 4 + 2 * 4;  // after the lengths
+  const size_t held = 4 + 4 + 8 + 8 + 13 + 8 * 4 - 4 + 2 * 4;  // after the lengths
   uint32_t first;
   std::memcpy(&first, good.data() + held, 4);
   ASSERT_EQ(first, 3u);
@@ -296,7 +296,7 @@ TEST(CacheFileTest, S2HeldPositionsThatCannotBeAreRefused) {
   EXPECT_EQ(Saved(*cache), good);
 }
 
-// Version 1, byte for byte: a change of the format needs a new version.
+// Version 2, byte for byte: a change of the format needs a new version.
 TEST(CacheFileTest, GoldenFile) {
   SimpleKvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 1, .max_length = 2});
   cache.Update(0, {{0}}, {{1.0f}}, {{-2.0f}});
@@ -304,15 +304,15 @@ TEST(CacheFileTest, GoldenFile) {
   for (std::byte byte : Saved(cache)) hex += fmt::format("{:02x}", std::to_integer<int>(byte));
   EXPECT_EQ(hex,
             "6c736b7666696c65"                  // magic
-            "01000000"                          // version
-            "5600000000000000"                  // size
+            "02000000"                          // version
+            "5a00000000000000"                  // size
             "0600000073696d706c65"              // kind
             "01000000010000000100000002000000"  // geometry
             "0000000000000000"                  // types
-            "00000000"                          // window
+            "0000000000000000"                  // window
             "01000000"                          // lengths
             "0000803f000000c0"                  // K, V
-            "1785f9df9fd2a6d0f13e08551d6d30c9"  // checksum
+            "826387a20534acfb3d042d383f655cd1"  // checksum
   );
 }
 

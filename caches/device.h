@@ -20,13 +20,14 @@
 // after the fault of a kernel everything on it fails).
 //
 // A device outlives what belongs to it. Threads: a device and what belongs to it are used by one
-// thread at a time.
+// thread at a time; const calls of caches, which may come from several, hold Device::reading().
 #ifndef LOCKSTEP_CACHES_DEVICE_H_
 #define LOCKSTEP_CACHES_DEVICE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -87,7 +88,7 @@ class DeviceGraph {
 
 class DeviceStream {
  public:
-  virtual ~DeviceStream() = default;  // after its work
+  virtual ~DeviceStream() { *pointer_ = nullptr; }  // after its work
   DeviceStream(const DeviceStream&) = delete;
   DeviceStream& operator=(const DeviceStream&) = delete;
 
@@ -113,8 +114,16 @@ class DeviceStream {
   // Returns when all work of this stream is done. Throws DeviceError when some of it failed.
   virtual void Synchronize() = 0;
 
+  // For who has to wait for this stream's work later on: null once the stream is gone, and with it
+  // all its work is done.
+  const std::shared_ptr<DeviceStream* const>& self() const { return self_; }
+
  protected:
-  DeviceStream() = default;
+  DeviceStream() : pointer_(std::make_shared<DeviceStream*>(this)), self_(pointer_) {}
+
+ private:
+  std::shared_ptr<DeviceStream*> pointer_;
+  std::shared_ptr<DeviceStream* const> self_;
 };
 
 class Device {
@@ -140,8 +149,13 @@ class Device {
 
   virtual void Synchronize(const DeviceEvent& event) = 0;
 
+  std::mutex& reading() { return reading_; }
+
  protected:
   Device() = default;
+
+ private:
+  std::mutex reading_;
 };
 
 // Elements on a device.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kDefaultStepRows = 512;
 
-void CheckType(std::string_view what, RowType type) {
+void CheckType(std::string_view cache, std::string_view what, RowType type) {
   switch (type) {
     case RowType::kF32:
     case RowType::kF16:
@@ -20,30 +20,43 @@ void CheckType(std::string_view what, RowType type) {
     case RowType::kQ4_0:
       return;
   }
-  throw std::invalid_argument(
-      fmt::format("quantized cache: {} cannot be {}: give f32, f16, q8_0 or q4_0", what,
-                  static_cast<int>(type)));
+  throw std::invalid_argument(fmt::format("{} cache: {} cannot be {}: give f32, f16, q8_0 or q4_0",
+                                          cache, what, static_cast<int>(type)));
 }
 
 bool IsBlockFormat(RowType type) { return type == RowType::kQ8_0 || type == RowType::kQ4_0; }
 
-QuantizedKvOptions Checked(QuantizedKvOptions options) {
+}  // namespace
+
+QuantizedKvOptions CheckedOptions(std::string_view cache, QuantizedKvOptions options) {
   CheckGeometry(options.geometry);
-  CheckType("key_type", options.key_type);
-  CheckType("value_type", options.value_type);
+  CheckType(cache, "key_type", options.key_type);
+  CheckType(cache, "value_type", options.value_type);
+  if (options.window_type != RowType::kF32 && options.window_type != RowType::kF16) {
+    throw std::invalid_argument(fmt::format("{} cache: window_type {}: give f32 or f16", cache,
+                                            static_cast<int>(options.window_type)));
+  }
   const int32_t multiple = HeadDimMultiple(options.key_type, options.value_type);
   if (options.geometry.head_dim % multiple != 0) {
-    throw std::invalid_argument(fmt::format("quantized cache: head_dim {} is not a multiple of {}",
+    throw std::invalid_argument(fmt::format("{} cache: head_dim {} is not a multiple of {}", cache,
                                             options.geometry.head_dim, multiple));
   }
   if (options.window < 0 || options.max_step_rows < 0) {
-    throw std::invalid_argument(fmt::format("quantized cache: window {} or max_step_rows {} < 0",
+    throw std::invalid_argument(fmt::format("{} cache: window {} or max_step_rows {} < 0", cache,
                                             options.window, options.max_step_rows));
   }
   if (options.max_step_rows == 0) options.max_step_rows = kDefaultStepRows;
   options.max_step_rows = std::min(options.max_step_rows, options.geometry.max_length);
+  if (options.window == 0) options.window_type = RowType::kF32;
   return options;
 }
+
+std::string RowsName(const QuantizedKvOptions& options) {
+  return fmt::format("{}+{}/w{}{}", RowTypeName(options.key_type), RowTypeName(options.value_type),
+                     options.window, options.window_type == RowType::kF16 ? "-f16" : "");
+}
+
+namespace {
 
 // Appends the segment, or lengthens the last one when its rows follow that one's in memory.
 void Append(const KvSegment& next, int64_t kv_stride, KvView* view) {
@@ -94,7 +107,7 @@ void QuantizedKvCache::Codes::Zero(int32_t layer, int32_t first, int32_t end) {
 }
 
 QuantizedKvCache::QuantizedKvCache(const QuantizedKvOptions& options)
-    : options_(Checked(options)),
+    : options_(CheckedOptions("quantized", options)),
       keys_(options_.geometry, options_.key_type),
       values_(options_.geometry, options_.value_type),
       lengths_(static_cast<size_t>(options_.geometry.num_layers)) {
@@ -103,14 +116,14 @@ QuantizedKvCache::QuantizedKvCache(const QuantizedKvOptions& options)
   const int32_t slots = std::min(options_.window, options_.geometry.max_length);
   windows_.reserve(lengths_.size());
   for (size_t layer = 0; layer < lengths_.size(); ++layer) {
-    windows_.emplace_back(slots, options_.max_step_rows, options_.geometry.kv_stride());
+    windows_.emplace_back(WindowShape{.slots = slots,
+                                      .max_step_rows = options_.max_step_rows,
+                                      .kv_stride = options_.geometry.kv_stride(),
+                                      .type = options_.window_type});
   }
 }
 
-std::string QuantizedKvCache::name() const {
-  return fmt::format("quantized/{}+{}/w{}", RowTypeName(options_.key_type),
-                     RowTypeName(options_.value_type), options_.window);
-}
+std::string QuantizedKvCache::name() const { return "quantized/" + RowsName(options_); }
 
 int32_t QuantizedKvCache::max_step_rows() const {
   return options_.window > 0 ? options_.max_step_rows : max_length();
@@ -157,8 +170,10 @@ void QuantizedKvCache::ViewAt(int32_t layer, int32_t position, int32_t step_row,
     } else {
       Append({.first = p,
               .count = 1,
-              .keys = std::as_bytes(window_at(layer).Keys(row)).data(),
-              .values = std::as_bytes(window_at(layer).Values(row)).data()},
+              .key_type = options_.window_type,
+              .value_type = options_.window_type,
+              .keys = window_at(layer).Keys(row).data(),
+              .values = window_at(layer).Values(row).data()},
              stride, view);
     }
   }

@@ -1,6 +1,7 @@
 // QuantizedKvCache: rows stored as F16 or as Q8_0 or Q4_0 blocks (codec.h), keys and values each in
 // their own type, with an optional window of exact rows. Every row is encoded when it is written
-// [Q1].
+// [Q1]. "Exact" means as F32, or, with window_type F16, rounded to F16: what a cache on a device
+// holds, so that both give the same bits.
 //
 // The exact window, W = options.window > 0 positions. Beside its encoded rows each layer has a ring
 // of W exact rows:
@@ -29,6 +30,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "caches/aligned_buffer.h"
@@ -42,9 +44,22 @@ struct QuantizedKvOptions {
   KvGeometry geometry;  // head_dim a multiple of HeadDimMultiple(key_type, value_type) [Q4]
   RowType key_type = RowType::kQ8_0;
   RowType value_type = RowType::kQ8_0;
-  int32_t window = 0;         // positions kept exactly, 0 for none
-  int32_t max_step_rows = 0;  // rows an Update may have when window > 0; 0: up to 512
+  int32_t window = 0;                   // positions kept exactly, 0 for none
+  int32_t max_step_rows = 0;            // rows an Update may have when window > 0; 0: up to 512
+  RowType window_type = RowType::kF32;  // of the exact rows, F32 or F16
 };
+
+// The options with max_step_rows filled in, and F32 for the type of no window.
+// std::invalid_argument for those that no cache can have; `cache` names it.
+QuantizedKvOptions CheckedOptions(std::string_view cache, QuantizedKvOptions options);
+
+// "q8_0+q4_0/w4", "q8_0+q4_0/w4-f16".
+std::string RowsName(const QuantizedKvOptions& options);
+
+// Of a cache file: the held positions of one layer of that length, their number and then each,
+// increasing, each in a slot of its own.
+std::vector<int32_t> ReadHeldPositions(const QuantizedKvOptions& options, int32_t length,
+                                       StateReader* reader);
 
 // What head_dim has to be a multiple of: 32 when keys or values are in a block format, else 1.
 int32_t HeadDimMultiple(RowType key_type, RowType value_type);
@@ -112,7 +127,6 @@ class QuantizedKvCache final : public KvCache {
   KvSegment EncodedRows(int32_t layer, int32_t first, int32_t count) const;
   // Positions of the layer that are held now, in increasing order.
   std::vector<int32_t> HeldPositions(int32_t layer) const;
-  std::vector<int32_t> ReadHeld(int32_t length, StateReader* reader) const;
 
   QuantizedKvOptions options_;
   Codes keys_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <stdexcept>
@@ -18,7 +19,9 @@ namespace {
 
 constexpr std::string_view kKnownForms =
     "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, f16, "
-    "q8_0 and q4_0 (paged/16, quantized/q8_0+q4_0/w4), plugin:LIBRARY with a shared library that "
+    "q8_0 and q4_0 and, where the window's rows are rounded to F16, -f16 behind it (paged/16, "
+    "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), plugin:LIBRARY with a shared library "
+    "that "
     "implements caches/plugin.h (plugin:./libcache.so)";
 
 CacheSpec Simple() {
@@ -58,22 +61,27 @@ struct QuantizedKind {
   RowType keys = RowType::kF32;
   RowType values = RowType::kF32;
   int32_t window = 0;  // positions
+  RowType window_type = RowType::kF32;
+
+  QuantizedKvOptions Options(const KvGeometry& geometry) const {
+    return {.geometry = geometry,
+            .key_type = keys,
+            .value_type = values,
+            .window = window,
+            .window_type = window_type};
+  }
 };
 
 CacheSpec Quantized(const QuantizedKind& kind) {
-  return {
-      .name = fmt::format("quantized/{}+{}/w{}", RowTypeName(kind.keys), RowTypeName(kind.values),
-                          kind.window),
-      .make = [kind](const CacheOptions& options) -> std::unique_ptr<KvCache> {
-        return std::make_unique<QuantizedKvCache>(QuantizedKvOptions{.geometry = options.geometry,
-                                                                     .key_type = kind.keys,
-                                                                     .value_type = kind.values,
-                                                                     .window = kind.window});
-      },
-      .window = kind.window,
-      .key_type = kind.keys,
-      .value_type = kind.values,
-      .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values)};
+  return {.name = "quantized/" + RowsName(kind.Options({})),
+          .make = [kind](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+            return std::make_unique<QuantizedKvCache>(kind.Options(options.geometry));
+          },
+          .window = kind.window,
+          .window_type = kind.window_type,
+          .key_type = kind.keys,
+          .value_type = kind.values,
+          .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values)};
 }
 
 // What a plug-in cannot hold is no mistake in how lockstep calls it.
@@ -115,16 +123,22 @@ std::optional<RowType> ParseRowType(std::string_view text) {
   return std::nullopt;
 }
 
-// "q8_0+q4_0/w4"
+// "q8_0+q4_0/w4", "q8_0+q4_0/w4-f16"
 std::optional<QuantizedKind> ParseQuantized(std::string_view text) {
   const size_t plus = text.find('+');
   const size_t window = text.find("/w");
   if (plus == text.npos || window == text.npos || window < plus) return std::nullopt;
   const auto keys = ParseRowType(text.substr(0, plus));
   const auto values = ParseRowType(text.substr(plus + 1, window - plus - 1));
-  const auto positions = ParseNumber(text.substr(window + 2));
-  if (!keys || !values || !positions) return std::nullopt;
-  return QuantizedKind{.keys = *keys, .values = *values, .window = *positions};
+  constexpr std::string_view kHalf = "-f16";
+  const bool half = text.ends_with(kHalf);
+  if (half) text.remove_suffix(kHalf.size());
+  const auto positions = ParseNumber(text.substr(std::min(window + 2, text.size())));
+  if (!keys || !values || !positions || (half && *positions == 0)) return std::nullopt;
+  return QuantizedKind{.keys = *keys,
+                       .values = *values,
+                       .window = *positions,
+                       .window_type = half ? RowType::kF16 : RowType::kF32};
 }
 
 std::optional<std::string_view> After(std::string_view prefix, std::string_view text) {

@@ -16,6 +16,7 @@
 
 namespace lockstep {
 
+class Device;
 class PluginLibrary;
 
 struct CacheOptions {
@@ -25,6 +26,8 @@ struct CacheOptions {
   int32_t sequences = 2;
   // Paged caches: the order in which blocks are taken. Shuffled unless the caller wants 0, 1, 2...
   std::optional<uint64_t> shuffle_seed = 0x5eed;
+  // Caches with rows on a device: where; null: DefaultDevice().
+  std::shared_ptr<Device> device = nullptr;
 };
 
 // One cache kind with its parameters, and the facts that a test needs to know what to expect.
@@ -32,9 +35,10 @@ struct CacheSpec {
   std::string
       name;  // as ParseCacheSpec reads it, and, plug-ins apart, as KvCache::name() prints it
   std::function<std::unique_ptr<KvCache>(const CacheOptions&)> make;
-  bool grants_host_slots = false;  // false: TryReserveSlot always refuses [R3]
-  int32_t block_size = 0;          // positions; 0: runs of any length are in one piece
-  int32_t window = 0;              // positions kept exactly beside the stored rows [Q1]
+  bool grants_host_slots = false;       // false: TryReserveSlot always refuses [R3]
+  int32_t block_size = 0;               // positions; 0: runs of any length are in one piece
+  int32_t window = 0;                   // positions kept exactly beside the stored rows [Q1]
+  RowType window_type = RowType::kF32;  // of these
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
   int32_t head_dim_multiple = 1;  // head_dim must be a multiple of this [Q4]

@@ -54,6 +54,8 @@ TEST(RegistryTest, ReadsParametersThatAreNotListed) {
   EXPECT_EQ(half.value_type, RowType::kF16);
   EXPECT_EQ(half.head_dim_multiple, 1);
   EXPECT_EQ(ParseCacheSpec("quantized/q8_0+f16/w0").head_dim_multiple, 32);
+  EXPECT_EQ(quantized.window_type, RowType::kF32);
+  EXPECT_EQ(ParseCacheSpec("quantized/q8_0+q4_0/w4-f16").window_type, RowType::kF16);
 }
 
 TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
@@ -77,6 +79,9 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
                            "quantized/q8_0+q5_0/w4",
                            "quantized/bf16+q8_0/w0",
                            "quantized/q8_0/w4+q4_0",
+                           "quantized/q8_0+q4_0/w0-f16",
+                           "quantized/q8_0+q4_0/w4-f32",
+                           "quantized/q8_0+q4_0/w-f16",
                            "cuda"}) {
     try {
       ParseCacheSpec(name);

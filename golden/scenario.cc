@@ -145,7 +145,9 @@ EngineScript ScriptOf(const Scenario& scenario, const std::string& cache) {
 std::string RowsName(const CacheSpec& spec) {
   std::string name(RowTypeName(spec.key_type));
   if (spec.value_type != spec.key_type) name += fmt::format("+{}", RowTypeName(spec.value_type));
-  return spec.window == 0 ? name : name + fmt::format("-w{}", spec.window);
+  if (spec.window == 0) return name;
+  name += fmt::format("-w{}", spec.window);
+  return spec.window_type == RowType::kF16 ? name + "-f16" : name;
 }
 
 std::vector<RowsGroup> GroupsOf(const Scenario& scenario) {

@@ -125,6 +125,7 @@ TEST(ScenarioTest, CachesOfOneWayToStoreRowsShareAFile) {
   EXPECT_THAT(groups[0].caches, ElementsAre("simple", "paged/4"));
   EXPECT_EQ(groups[1].rows, "q8_0+q4_0-w4");
   EXPECT_EQ(RowsName(ParseCacheSpec("quantized/f16+f16/w0")), "f16");
+  EXPECT_EQ(RowsName(ParseCacheSpec("quantized/q8_0+q4_0/w4-f16")), "q8_0+q4_0-w4-f16");
 }
 
 TEST(ScenarioTest, PromptHasToFillTheFirstPrefill) {

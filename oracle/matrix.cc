@@ -23,7 +23,7 @@ struct Reference {
 };
 
 RowSemantics SemanticsOf(const CacheSpec& cache) {
-  return {cache.key_type, cache.value_type, cache.window};
+  return {cache.key_type, cache.value_type, cache.window, cache.window_type};
 }
 
 void AddDigest(const Digest& digest, DigestBuilder* builder) {

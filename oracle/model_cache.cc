@@ -49,6 +49,9 @@ std::string ModelCache::name() const {
   std::string name = fmt::format("model/{}", RowTypeName(options_.key_type));
   if (options_.key_type != options_.value_type || options_.key_type != RowType::kF32) {
     name += fmt::format("+{}/w{}", RowTypeName(options_.value_type), options_.window);
+    if (options_.window_type != RowType::kF32) {
+      name += fmt::format("-{}", RowTypeName(options_.window_type));
+    }
   }
   if (options_.block_size > 0) name += fmt::format("/b{}", options_.block_size);
   return name;
@@ -131,6 +134,10 @@ ModelCache::Vector ModelCache::MakeVector(RowType type, std::span<const float> e
   return vector;
 }
 
+std::vector<float> ModelCache::InWindow(std::span<const float> row) const {
+  return MakeVector(options_.window_type, row).decoded;
+}
+
 void ModelCache::WriteRows(Layer* layer, std::span<const int32_t> positions,
                            std::span<const float> keys, std::span<const float> values) {
   const auto stride = static_cast<size_t>(geometry().kv_stride());
@@ -142,8 +149,8 @@ void ModelCache::WriteRows(Layer* layer, std::span<const int32_t> positions,
     layer->rows[positions[i]] = {MakeVector(options_.key_type, key),
                                  MakeVector(options_.value_type, value)};
     if (options_.window == 0) continue;
-    layer->step.push_back(std::make_shared<const Written>(
-        Written{positions[i], {key.begin(), key.end()}, {value.begin(), value.end()}}));
+    layer->step.push_back(
+        std::make_shared<const Written>(Written{positions[i], InWindow(key), InWindow(value)}));
   }
   layer->length = std::max(layer->length, HighestEnd(positions));
   const std::vector<float> zeros(stride, 0.0f);

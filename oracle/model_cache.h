@@ -24,7 +24,8 @@ struct ModelCacheOptions {
   KvGeometry geometry;
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
-  int32_t window = 0;      // positions kept exactly besides [Q1]
+  int32_t window = 0;                   // positions kept exactly besides [Q1]
+  RowType window_type = RowType::kF32;  // "exactly" as F32, or rounded to F16
   int32_t block_size = 0;  // positions; 0: no blocks, a run of any length is in one piece
   // Blocks that this sequence may take; 0: enough. Forks are refused (LS_CHECK) when it is set,
   // because which of two sequences takes the last block is no matter of one sequence.
@@ -41,7 +42,7 @@ class ModelCache final : public KvCache {
   const ModelCacheOptions& options() const { return options_; }
 
   const KvGeometry& geometry() const override { return options_.geometry; }
-  std::string name() const override;  // "model/f32", "model/q8_0+q4_0/w4", "model/f32/b16"
+  std::string name() const override;  // "model/f32", "model/q8_0+q4_0/w4-f16", "model/f32/b16"
   RowType key_type() const override { return options_.key_type; }
   RowType value_type() const override { return options_.value_type; }
   int32_t max_step_rows() const override;
@@ -92,7 +93,7 @@ class ModelCache final : public KvCache {
     std::vector<float> values;  // [n, kv_stride]
   };
 
-  // A row as it was written, shared by the window's past states.
+  // A row as the window holds it, shared by the window's past states.
   struct Written {
     int32_t position = 0;
     std::vector<float> key;    // [kv_stride]
@@ -113,6 +114,7 @@ class ModelCache final : public KvCache {
   Layer& At(int32_t layer);  // std::out_of_range when there is no such layer
   const Layer& At(int32_t layer) const;
   static Vector MakeVector(RowType type, std::span<const float> exact);
+  std::vector<float> InWindow(std::span<const float> row) const;
   void WriteRows(Layer* layer, std::span<const int32_t> positions, std::span<const float> keys,
                  std::span<const float> values);
   // The ring after the first `writes` rows of the step in progress.

@@ -19,6 +19,7 @@ struct RowSemantics {
   RowType key_type;
   RowType value_type;
   int32_t window;
+  RowType window_type;
 
   auto operator<=>(const RowSemantics&) const = default;
 
@@ -26,12 +27,13 @@ struct RowSemantics {
     std::string name = fmt::format("model/{}", RowTypeName(key_type));
     if (value_type != key_type) name += fmt::format("+{}", RowTypeName(value_type));
     if (window > 0) name += fmt::format("/w{}", window);
+    if (window_type == RowType::kF16) name += "-f16";
     return name;
   }
 };
 
 RowSemantics SemanticsOf(const CacheSpec& kind) {
-  return {kind.key_type, kind.value_type, kind.window};
+  return {kind.key_type, kind.value_type, kind.window, kind.window_type};
 }
 
 PathRule RuleOf(const CacheSpec& kind) { return {kind.grants_host_slots, kind.block_size}; }
@@ -142,7 +144,8 @@ class Verification {
     return std::make_unique<ModelCache>(ModelCacheOptions{.geometry = geometry_,
                                                           .key_type = semantics.key_type,
                                                           .value_type = semantics.value_type,
-                                                          .window = semantics.window});
+                                                          .window = semantics.window,
+                                                          .window_type = semantics.window_type});
   }
 
   DriverResult Drive(const std::string& name, const Side& subject, const Side& oracle) {

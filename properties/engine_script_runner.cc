@@ -303,6 +303,7 @@ EngineSubject EngineOn(const ScriptSubject& subject) {
                             .grants_host_slots = !subject.model.refuses_host_slots,
                             .block_size = subject.model.block_size,
                             .window = subject.model.window,
+                            .window_type = subject.model.window_type,
                             .key_type = subject.model.key_type,
                             .value_type = subject.model.value_type},
           .forks = subject.forks,

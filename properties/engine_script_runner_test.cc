@@ -138,14 +138,15 @@ TEST(EngineScriptRunnerTest, ThreadsTablesAndInternalStepsChangeNoBit) {
 
 // Steps that the cache, not the engine, cuts: registered caches take more rows than scripts write.
 TEST(EngineScriptRunnerTest, ACacheThatTakesFewRowsCutsSteps) {
-  const EngineSubject subject = {
-      .make_cache = [](const CacheSpec& spec, const KvGeometry& geometry, int32_t) {
-        return std::make_unique<QuantizedKvCache>(QuantizedKvOptions{.geometry = geometry,
-                                                                     .key_type = spec.key_type,
-                                                                     .value_type = spec.value_type,
-                                                                     .window = spec.window,
-                                                                     .max_step_rows = 3});
-      }};
+  const EngineSubject subject = {.make_cache = [](const CacheSpec& spec, const KvGeometry& geometry,
+                                                  int32_t) {
+    return std::make_unique<QuantizedKvCache>(QuantizedKvOptions{.geometry = geometry,
+                                                                 .key_type = spec.key_type,
+                                                                 .value_type = spec.value_type,
+                                                                 .window = spec.window,
+                                                                 .window_type = spec.window_type,
+                                                                 .max_step_rows = 3});
+  }};
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     EngineScript script = GenerateEngineScript(
         seed, kOperations, {.caches = {"quantized/q8_0+q4_0/w2"}, .isa = "scalar"});

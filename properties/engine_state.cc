@@ -77,6 +77,7 @@ EngineSequence& EngineState::At(int32_t sequence) {
                                         .key_type = spec.key_type,
                                         .value_type = spec.value_type,
                                         .window = spec.window,
+                                        .window_type = spec.window_type,
                                         .refuses_host_slots = true});
   return *slot;
 }

@@ -33,6 +33,7 @@ ScriptSubject RegisteredSubject(std::string_view cache) {
   subject.model.key_type = spec.key_type;
   subject.model.value_type = spec.value_type;
   subject.model.window = spec.window;
+  subject.model.window_type = spec.window_type;
   subject.model.block_size = spec.block_size;
   subject.model.refuses_host_slots = !spec.grants_host_slots;
   return subject;

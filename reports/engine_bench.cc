@@ -75,8 +75,9 @@ class EngineBench {
     const CacheSpec spec = ParseCacheSpec(point.cache);
     result_.points.push_back(
         {.point = point,
-         .bits = fmt::format("{} {}+{} w{}", point.name(), RowTypeName(spec.key_type),
-                             RowTypeName(spec.value_type), spec.window),
+         .bits =
+             fmt::format("{} {}+{} w{} {}", point.name(), RowTypeName(spec.key_type),
+                         RowTypeName(spec.value_type), spec.window, RowTypeName(spec.window_type)),
          .tokens = meter_.TokensOf(point),
          .work = meter_.WorkOf(point)});
   }

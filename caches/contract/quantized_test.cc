@@ -54,12 +54,13 @@ std::string HowRead(const KvCache& cache, int32_t layer, std::optional<int32_t> 
     cache.View(layer, &view);
   }
   const KvRows rows = DecodeRows(view, kGeometry.kv_stride());
+  const RowType window_type = ParseCacheSpec(cache.name()).window_type;
   const auto one = [&](const std::vector<float>& all, RowType type, int32_t position, bool keys) {
     const auto got = Bits(std::span(all).subspan(static_cast<size_t>(position) * kStride, kStride));
     const int32_t version = versions[static_cast<size_t>(position)];
     if (version == 0) return got == Bits(std::vector<float>(kStride)) ? '0' : '?';
     const auto exact = ExactRow(layer, position, version, keys);
-    if (got == Bits(exact)) return 'E';
+    if (got == Bits(Dequantized(window_type, exact))) return 'E';
     return got == Bits(Dequantized(type, exact)) ? 'D' : '?';
   };
   std::string how;

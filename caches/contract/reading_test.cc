@@ -49,8 +49,10 @@ TEST_P(ReadingTest, V1_SegmentsCoverTheLengthInOrder) {
       EXPECT_GT(segment.count, 0);
       EXPECT_NE(segment.keys, nullptr);
       EXPECT_NE(segment.values, nullptr);
-      EXPECT_TRUE(segment.key_type == cache->key_type() || segment.key_type == RowType::kF32);
-      EXPECT_TRUE(segment.value_type == cache->value_type() || segment.value_type == RowType::kF32);
+      EXPECT_TRUE(segment.key_type == cache->key_type() ||
+                  segment.key_type == GetParam().window_type);
+      EXPECT_TRUE(segment.value_type == cache->value_type() ||
+                  segment.value_type == GetParam().window_type);
       next += segment.count;
     }
     EXPECT_EQ(next, end);

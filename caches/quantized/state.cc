@@ -14,10 +14,38 @@ StateHeader HeaderOf(const QuantizedKvOptions& options) {
           .geometry = options.geometry,
           .key_type = options.key_type,
           .value_type = options.value_type,
-          .window = options.window};
+          .window = options.window,
+          .window_type = options.window_type};
 }
 
 }  // namespace
+
+std::vector<int32_t> ReadHeldPositions(const QuantizedKvOptions& options, int32_t length,
+                                       StateReader* reader) {
+  constexpr std::string_view kField = "held positions";
+  const uint32_t count = reader->ReadU32(kField);
+  if (count > static_cast<uint32_t>(std::min(options.window, length))) {
+    reader->Fail(kField,
+                 fmt::format("{} rows held of {} in a window of {}", count, length, options.window),
+                 std::string(kDamagedRemedy));
+  }
+  const int32_t slots = std::min(options.window, options.geometry.max_length);
+  std::vector<int32_t> held;
+  std::vector<bool> taken(static_cast<size_t>(slots));
+  int32_t next = 0;  // the least position that may follow
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t position = reader->ReadU32(kField);
+    if (position < static_cast<uint32_t>(next) || position >= static_cast<uint32_t>(length) ||
+        taken[position % static_cast<uint32_t>(slots)]) {
+      reader->Fail(kField, fmt::format("position {} cannot be held there", position),
+                   std::string(kDamagedRemedy));
+    }
+    taken[position % static_cast<uint32_t>(slots)] = true;
+    held.push_back(static_cast<int32_t>(position));
+    next = held.back() + 1;
+  }
+  return held;
+}
 
 std::vector<int32_t> QuantizedKvCache::HeldPositions(int32_t layer) const {
   std::vector<int32_t> held;
@@ -61,8 +89,8 @@ void QuantizedKvCache::SaveState(StateWriter* writer) const {
     for (int32_t position : HeldPositions(layer)) {
       const ExactWindow& window = window_at(layer);
       const int64_t row = window.Find(position, window.LastStepRow());
-      writer->WriteBytes(std::as_bytes(window.Keys(row)));
-      writer->WriteBytes(std::as_bytes(window.Values(row)));
+      writer->WriteBytes(window.Keys(row));
+      writer->WriteBytes(window.Values(row));
     }
   }
 }
@@ -74,9 +102,10 @@ void QuantizedKvCache::LoadState(StateReader* reader) {
   std::vector<std::vector<int32_t>> held;                       // [num_layers], positions
   int64_t bytes = 0;
   for (int32_t length : lengths) {
-    held.push_back(ReadHeld(length, reader));
+    held.push_back(ReadHeldPositions(options_, length, reader));
     bytes += length * (keys_.layout.row_stride + values_.layout.row_stride) +
-             static_cast<int64_t>(held.back().size()) * 2 * RowBytes(RowType::kF32, g.kv_stride());
+             static_cast<int64_t>(held.back().size()) * 2 *
+                 RowBytes(options_.window_type, g.kv_stride());
   }
   reader->ExpectRemaining(bytes);  // from here on nothing can fail
   Clear();
@@ -87,37 +116,10 @@ void QuantizedKvCache::LoadState(StateReader* reader) {
     for (int32_t position : held[static_cast<size_t>(layer)]) {
       ExactWindow& window = windows_[static_cast<size_t>(layer)];
       const int64_t row = window.Hold(position);
-      reader->ReadBytes(std::as_writable_bytes(window.MutableKeys(row)));
-      reader->ReadBytes(std::as_writable_bytes(window.MutableValues(row)));
+      reader->ReadBytes(window.MutableKeys(row));
+      reader->ReadBytes(window.MutableValues(row));
     }
   }
-}
-
-// The held positions of one layer, as SaveState wrote them: increasing, each in a slot of its own.
-std::vector<int32_t> QuantizedKvCache::ReadHeld(int32_t length, StateReader* reader) const {
-  constexpr std::string_view kField = "held positions";
-  const uint32_t count = reader->ReadU32(kField);
-  if (count > static_cast<uint32_t>(std::min(options_.window, length))) {
-    reader->Fail(
-        kField, fmt::format("{} rows held of {} in a window of {}", count, length, options_.window),
-        std::string(kDamagedRemedy));
-  }
-  const int32_t slots = std::min(options_.window, max_length());
-  std::vector<int32_t> held;
-  std::vector<bool> taken(static_cast<size_t>(slots));
-  int32_t next = 0;  // the least position that may follow
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t position = reader->ReadU32(kField);
-    if (position < static_cast<uint32_t>(next) || position >= static_cast<uint32_t>(length) ||
-        taken[position % static_cast<uint32_t>(slots)]) {
-      reader->Fail(kField, fmt::format("position {} cannot be held there", position),
-                   std::string(kDamagedRemedy));
-    }
-    taken[position % static_cast<uint32_t>(slots)] = true;
-    held.push_back(static_cast<int32_t>(position));
-    next = held.back() + 1;
-  }
-  return held;
 }
 
 }  // namespace lockstep

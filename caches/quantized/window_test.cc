@@ -35,18 +35,15 @@ QuantizedKvOptions OptionsOf(int32_t window, RowType keys = RowType::kQ8_0,
 // The definition in the header, row by row and in maps: one layer, K alone or V alone.
 class WindowModel {
  public:
-  WindowModel(int32_t window, RowType type) : window_(window), type_(type) {}
+  WindowModel(int32_t window, RowType type, RowType window_type)
+      : window_(window), type_(type), window_type_(window_type) {}
 
   void BeginStep() { at_query_.clear(); }
 
   void WriteRow(int32_t position, const std::vector<float>& row) {
-    std::vector<std::byte> stored(static_cast<size_t>(RowBytes(type_, kGeometry.kv_stride())));
-    std::vector<float> decoded(row.size());
-    EncodeRow(type_, row, stored);
-    DecodeRow(type_, stored, decoded);
     length_ = std::max(length_, position + 1);
-    decoded_[position] = decoded;
-    if (window_ > 0) ring_[position % window_] = {position, row};
+    decoded_[position] = Through(type_, row);
+    if (window_ > 0) ring_[position % window_] = {position, Through(window_type_, row)};
     at_query_[position] = ring_;
   }
 
@@ -73,6 +70,14 @@ class WindowModel {
   };
   using Ring = std::map<int32_t, HeldRow>;  // by slot
 
+  static std::vector<float> Through(RowType type, const std::vector<float>& row) {
+    std::vector<std::byte> stored(static_cast<size_t>(RowBytes(type, kGeometry.kv_stride())));
+    std::vector<float> decoded(row.size());
+    EncodeRow(type, row, stored);
+    DecodeRow(type, stored, decoded);
+    return decoded;
+  }
+
   std::vector<float> RowsAt(int32_t query, const Ring& ring) const {
     std::vector<float> all(static_cast<size_t>(length_ * kGeometry.kv_stride()));
     const auto put = [&](int32_t position, const std::vector<float>& row) {
@@ -87,6 +92,7 @@ class WindowModel {
 
   int32_t window_;
   RowType type_;
+  RowType window_type_;
   int32_t length_ = 0;
   std::map<int32_t, std::vector<float>> decoded_;  // by position
   Ring ring_;
@@ -99,8 +105,8 @@ class Script {
   Script(const QuantizedKvOptions& options, uint64_t seed)
       : random_(seed), cache_(std::make_unique<QuantizedKvCache>(options)) {
     for (int32_t layer = 0; layer < kGeometry.num_layers; ++layer) {
-      keys_.emplace_back(options.window, options.key_type);
-      values_.emplace_back(options.window, options.value_type);
+      keys_.emplace_back(options.window, options.key_type, options.window_type);
+      values_.emplace_back(options.window, options.value_type, options.window_type);
     }
   }
 
@@ -182,9 +188,10 @@ TEST(QuantizedWindowTest, Q1Q2Q5ViewsFollowTheDefinitionInRandomScripts) {
   for (int32_t window : {0, 1, 2, 3, 4, 7, 8, 23, 24, 25, 1 << 30}) {
     for (uint64_t seed = 0; seed < 6; ++seed) {
       const bool first = seed % 2 == 0;
-      Script script(OptionsOf(window, first ? RowType::kQ8_0 : RowType::kQ4_0,
-                              first ? RowType::kF32 : RowType::kQ8_0),
-                    seed * 100 + static_cast<uint64_t>(window));
+      QuantizedKvOptions options = OptionsOf(window, first ? RowType::kQ8_0 : RowType::kQ4_0,
+                                             first ? RowType::kF32 : RowType::kQ8_0);
+      if (seed % 3 == 2) options.window_type = RowType::kF16;
+      Script script(options, seed * 100 + static_cast<uint64_t>(window));
       for (int step = 0; step < 25; ++step) {
         script.Step();
         script.Check();
@@ -345,7 +352,7 @@ TEST(QuantizedWindowTest, Q1ReadsRefusalsAndEmptyUpdatesDoNotEndTheStep) {
 TEST(ExactWindowTest, SettledRowsLeavePoisonBehind) {
   constexpr int32_t kSlots = 3, kStepRows = 4, kStride = 2;
   const MemoryWatch watch({.poison = 0x5a});
-  ExactWindow window(kSlots, kStepRows, kStride);
+  ExactWindow window({.slots = kSlots, .max_step_rows = kStepRows, .kv_stride = kStride});
   const std::vector<float> rows(size_t{kStepRows} * kStride, 1.0f);
   const auto is_poison = [](std::byte b) { return b == std::byte{0x5a}; };
   const auto staged = [&](size_t buffer) {

@@ -23,6 +23,7 @@ std::unique_ptr<KvCache> MakeModelCache(const CacheSpec& spec, const KvGeometry&
                                                         .key_type = spec.key_type,
                                                         .value_type = spec.value_type,
                                                         .window = spec.window,
+                                                        .window_type = spec.window_type,
                                                         .max_step_rows = step_rows});
 }
 

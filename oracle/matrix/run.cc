@@ -153,10 +153,12 @@ std::vector<int32_t> MatrixRunner::Cuts(int32_t chunk) const {
 
 RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const KernelTable& kernels,
                                       std::vector<int32_t>* decoded) {
-  auto model = std::make_unique<ModelCache>(ModelCacheOptions{.geometry = Geometry(),
-                                                              .key_type = semantics.key_type,
-                                                              .value_type = semantics.value_type,
-                                                              .window = semantics.window});
+  auto model =
+      std::make_unique<ModelCache>(ModelCacheOptions{.geometry = Geometry(),
+                                                     .key_type = semantics.key_type,
+                                                     .value_type = semantics.value_type,
+                                                     .window = semantics.window,
+                                                     .window_type = semantics.window_type});
   Sequence sequence(Engine(kernels, 1), Dress(std::move(model), Variation::Path::kLegacy));
   RunOutcome outcome;
   std::span<const float> logits = sequence.Prefill(model_.prompt, Cuts(Variation::kWhole));

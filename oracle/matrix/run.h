@@ -20,6 +20,7 @@ struct RowSemantics {
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
   int32_t window = 0;
+  RowType window_type = RowType::kF32;
 
   auto operator<=>(const RowSemantics&) const = default;
 };
