@@ -4,8 +4,12 @@
 // is copied.
 //
 // Work is enqueued on the stream that the caller names, one stream for all calls between two
-// synchronisations of it. The cache's host side (Update, View, digests, files) waits for that work
-// by itself.
+// synchronisations of it. The cache's host side (Update, View, digests, files) waits by itself for
+// all work of that stream, whoever enqueued it, as long as the stream lives. So it may not be
+// called while the stream is being captured.
+//
+// A whole step may be reserved, viewed and recorded first and committed afterwards: until its
+// commit a reservation shows neither in the host's views nor in anything but ViewOnDevice.
 #ifndef LOCKSTEP_CACHES_DEVICE_KV_H_
 #define LOCKSTEP_CACHES_DEVICE_KV_H_
 
@@ -54,6 +58,10 @@ class DeviceKv {
   virtual ~DeviceKv() = default;
 
   virtual Device& device() = 0;
+
+  // Where the layer's rows lie, whatever is reserved: `first`, `count` and `exact_first` are 0.
+  // REQUIRES: 0 <= layer < num_layers, else std::out_of_range.
+  virtual DeviceKvSlot RowsOnDevice(int32_t layer) const = 0;
 
   // As KvCache::TryReserveSlot: nullopt, without an observable change, for what R2 refuses and for
   // more than max_step_rows() rows [R1, R2, R5, R6].

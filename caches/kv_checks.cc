@@ -32,13 +32,18 @@ void CheckLayer(const KvGeometry& geometry, int32_t layer) {
 
 int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const int32_t> positions,
                     std::span<const float> keys, std::span<const float> values) {
+  return CheckUpdate(geometry, layer, positions, keys.size(), values.size());
+}
+
+int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const int32_t> positions,
+                    size_t key_elements, size_t value_elements) {
   CheckLayer(geometry, layer);
   const auto stride = static_cast<size_t>(geometry.kv_stride());
   const size_t expected = positions.size() * stride;
-  if (keys.size() != expected || values.size() != expected) {
+  if (key_elements != expected || value_elements != expected) {
     throw std::invalid_argument(
         fmt::format("Update: {} positions of {} elements need {} keys and values, got {} and {}",
-                    positions.size(), stride, expected, keys.size(), values.size()));
+                    positions.size(), stride, expected, key_elements, value_elements));
   }
   int32_t end = 0;
   for (int32_t position : positions) {
@@ -49,6 +54,20 @@ int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const i
     end = std::max(end, position + 1);
   }
   return end;
+}
+
+void CheckStepRows(std::span<const int32_t> positions, int32_t max_step_rows) {
+  if (positions.size() <= static_cast<size_t>(max_step_rows)) return;
+  throw std::invalid_argument(
+      fmt::format("Update: {} rows in one step, a cache with an exact window takes {}: split the "
+                  "step or raise max_step_rows",
+                  positions.size(), max_step_rows));
+}
+
+void CheckQuery(int32_t position, int32_t length) {
+  if (position >= 0 && position < length) return;
+  throw std::out_of_range(
+      fmt::format("ViewForQuery: position {} is outside [0, {})", position, length));
 }
 
 void CheckRollback(int32_t length, int32_t current_length) {

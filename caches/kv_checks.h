@@ -3,6 +3,7 @@
 #ifndef LOCKSTEP_CACHES_KV_CHECKS_H_
 #define LOCKSTEP_CACHES_KV_CHECKS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,6 +22,15 @@ void CheckLayer(const KvGeometry& geometry, int32_t layer);
 // Returns 1 + the highest position, 0 for empty input.
 int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const int32_t> positions,
                     std::span<const float> keys, std::span<const float> values);
+
+// The same for rows that lie elsewhere: so many elements each.
+int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const int32_t> positions,
+                    size_t key_elements, size_t value_elements);
+// The last of them, of caches with a full-precision window.
+void CheckStepRows(std::span<const int32_t> positions, int32_t max_step_rows);
+
+// The check of ViewForQuery after that of the layer [V1].
+void CheckQuery(int32_t position, int32_t length);
 
 // The checks of Rollback [B1].
 void CheckRollback(int32_t length, int32_t current_length);

@@ -6,6 +6,7 @@
 
 #include "caches/codec.h"
 #include "caches/kv_checks.h"
+#include "caches/quantized/show_rows.h"
 
 namespace lockstep {
 namespace {
@@ -55,25 +56,6 @@ std::string RowsName(const QuantizedKvOptions& options) {
   return fmt::format("{}+{}/w{}{}", RowTypeName(options.key_type), RowTypeName(options.value_type),
                      options.window, options.window_type == RowType::kF16 ? "-f16" : "");
 }
-
-namespace {
-
-// Appends the segment, or lengthens the last one when its rows follow that one's in memory.
-void Append(const KvSegment& next, int64_t kv_stride, KvView* view) {
-  if (next.count == 0) return;
-  if (!view->segments.empty()) {
-    KvSegment& last = view->segments.back();
-    if (last.key_type == next.key_type && last.value_type == next.value_type &&
-        last.keys + last.count * RowBytes(last.key_type, kv_stride) == next.keys &&
-        last.values + last.count * RowBytes(last.value_type, kv_stride) == next.values) {
-      last.count += next.count;
-      return;
-    }
-  }
-  view->segments.push_back(next);
-}
-
-}  // namespace
 
 int32_t HeadDimMultiple(RowType key_type, RowType value_type) {
   const bool blocks = IsBlockFormat(key_type) || IsBlockFormat(value_type);
@@ -144,59 +126,33 @@ void QuantizedKvCache::View(int32_t layer, KvView* view) const {
 
 void QuantizedKvCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const {
   CheckLayer(options_.geometry, layer);
-  if (position < 0 || position >= length_at(layer)) {
-    throw std::out_of_range(
-        fmt::format("ViewForQuery: position {} is outside [0, {})", position, length_at(layer)));
-  }
+  CheckQuery(position, length_at(layer));
   const int32_t step_row = windows_.empty() ? 0 : window_at(layer).StepRowOf(position);
   ViewAt(layer, position, step_row, view);
 }
 
 void QuantizedKvCache::ViewAt(int32_t layer, int32_t position, int32_t step_row,
                               KvView* view) const {
-  const int64_t stride = options_.geometry.kv_stride();
-  view->length = length_at(layer);
-  view->segments.clear();
-  // Rows before this one are outside the query's window.
-  const int64_t first = std::max<int64_t>(int64_t{position} - options_.window + 1, 0);
-  const int32_t window_begin = windows_.empty()
-                                   ? view->length
-                                   : static_cast<int32_t>(std::min<int64_t>(first, view->length));
-  Append(EncodedRows(layer, 0, window_begin), stride, view);
-  for (int32_t p = window_begin; p < view->length; ++p) {
-    const int64_t row = window_at(layer).Find(p, step_row);
-    if (row < 0) {
-      Append(EncodedRows(layer, p, 1), stride, view);
-    } else {
-      Append({.first = p,
-              .count = 1,
-              .key_type = options_.window_type,
-              .value_type = options_.window_type,
-              .keys = window_at(layer).Keys(row).data(),
-              .values = window_at(layer).Values(row).data()},
-             stride, view);
-    }
+  ShownRows rows = {.length = length_at(layer),
+                    .kv_stride = options_.geometry.kv_stride(),
+                    .key_type = options_.key_type,
+                    .value_type = options_.value_type,
+                    .keys = keys_.Rows(layer, 0, 0).data(),
+                    .values = values_.Rows(layer, 0, 0).data()};
+  if (!windows_.empty()) {
+    rows.window = options_.window;
+    rows.index = &window_at(layer).index();
+    rows.window_type = options_.window_type;
+    rows.exact_keys = window_at(layer).Keys(0).data();
+    rows.exact_values = window_at(layer).Values(0).data();
   }
-}
-
-KvSegment QuantizedKvCache::EncodedRows(int32_t layer, int32_t first, int32_t count) const {
-  return {.first = first,
-          .count = count,
-          .key_type = options_.key_type,
-          .value_type = options_.value_type,
-          .keys = keys_.Rows(layer, first, count).data(),
-          .values = values_.Rows(layer, first, count).data()};
+  ShowRows(rows, position, step_row, view);
 }
 
 void QuantizedKvCache::Update(int32_t layer, std::span<const int32_t> positions,
                               std::span<const float> keys, std::span<const float> values) {
   const int32_t end = CheckUpdate(options_.geometry, layer, positions, keys, values);
-  if (positions.size() > static_cast<size_t>(max_step_rows()) && !windows_.empty()) {
-    throw std::invalid_argument(
-        fmt::format("Update: {} rows in one step, a cache with an exact window takes {}: split the "
-                    "step or raise max_step_rows",
-                    positions.size(), max_step_rows()));
-  }
+  if (!windows_.empty()) CheckStepRows(positions, max_step_rows());
   if (positions.empty()) return;
   int32_t& length = length_at(layer);
   keys_.Zero(layer, length, end);

@@ -124,9 +124,12 @@ class QuantizedKvCache final : public KvCache {
 
   // The view of the query at `position` when the ring is as it stood at `step_row`.
   void ViewAt(int32_t layer, int32_t position, int32_t step_row, KvView* view) const;
-  KvSegment EncodedRows(int32_t layer, int32_t first, int32_t count) const;
   // Positions of the layer that are held now, in increasing order.
   std::vector<int32_t> HeldPositions(int32_t layer) const;
+
+  friend class HybridKvCache;
+  // Of a restored file: the layer's rows, keys before values. REQUIRES: the cache is cleared.
+  void LoadRows(int32_t layer, int32_t length, StateReader* reader);
 
   QuantizedKvOptions options_;
   Codes keys_;

@@ -8,7 +8,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "caches/cuda_kv_cache.h"
+#include "caches/cuda_quantized_kv_cache.h"
 #include "caches/error.h"
+#include "caches/hybrid_kv_cache.h"
 #include "caches/paged_kv_cache.h"
 #include "caches/plugin_cache.h"
 #include "caches/quantized_kv_cache.h"
@@ -20,7 +23,9 @@ namespace {
 constexpr std::string_view kKnownForms =
     "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, f16, "
     "q8_0 and q4_0 and, where the window's rows are rounded to F16, -f16 behind it (paged/16, "
-    "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), plugin:LIBRARY with a shared library "
+    "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), on a device cuda, "
+    "cuda-quantized/KEYS+VALUES/wWINDOW and hybrid/DEVICE_LAYERS, plugin:LIBRARY with a shared "
+    "library "
     "that "
     "implements caches/plugin.h (plugin:./libcache.so)";
 
@@ -107,6 +112,41 @@ CacheSpec Plugin(const std::string& path) {
           .plugin = plugin};
 }
 
+CacheSpec Cuda() {
+  return {.name = "cuda",
+          .make = [](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+            return std::make_unique<CudaKvCache>(options.geometry, options.device);
+          },
+          .key_type = RowType::kF16,
+          .value_type = RowType::kF16};
+}
+
+// The window's rows are F16, and so is no part of the name.
+CacheSpec CudaQuantized(QuantizedKind kind) {
+  kind.window_type = RowType::kF32;
+  return {.name = "cuda-quantized/" + RowsName(kind.Options({})),
+          .make = [kind](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+            return std::make_unique<CudaQuantizedKvCache>(kind.Options(options.geometry),
+                                                          options.device);
+          },
+          .window = kind.window,
+          .window_type = kind.window > 0 ? RowType::kF16 : RowType::kF32,
+          .key_type = kind.keys,
+          .value_type = kind.values,
+          .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values)};
+}
+
+CacheSpec Hybrid(int32_t device_layers) {
+  return {.name = fmt::format("hybrid/{}", device_layers),
+          .make = [device_layers](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+            return std::make_unique<HybridKvCache>(HybridKvOptions{.geometry = options.geometry,
+                                                                   .device_layers = device_layers,
+                                                                   .device = options.device});
+          },
+          .key_type = RowType::kF16,
+          .value_type = RowType::kF16};
+}
+
 // A decimal number without sign or leading zero, so that every kind has one name.
 std::optional<int32_t> ParseNumber(std::string_view text) {
   int32_t value = 0;
@@ -160,10 +200,15 @@ std::span<const CacheSpec> AllCaches() {
       Quantized({RowType::kQ8_0, RowType::kQ4_0, 1}),
       Quantized({RowType::kQ8_0, RowType::kQ4_0, 4}),
       Quantized({RowType::kQ4_0, RowType::kQ8_0, 4}),
+      Quantized({RowType::kQ8_0, RowType::kQ4_0, 4, RowType::kF16}),
       Quantized({RowType::kF32, RowType::kQ8_0, 0}),
       Quantized({RowType::kF32, RowType::kQ4_0, 4}),
       Quantized({RowType::kF16, RowType::kF16, 0}),
       Quantized({RowType::kF16, RowType::kF16, 4}),
+      Cuda(),
+      CudaQuantized({RowType::kQ8_0, RowType::kQ8_0, 4}),
+      CudaQuantized({RowType::kQ8_0, RowType::kQ4_0, 0}),
+      Hybrid(1),
   };
   return kCaches;
 }
@@ -176,6 +221,14 @@ CacheSpec ParseCacheSpec(std::string_view name) {
   }
   if (const auto rest = After("quantized/", name)) {
     if (const auto kind = ParseQuantized(*rest)) return Quantized(*kind);
+  }
+  if (name == "cuda") return Cuda();
+  if (const auto rest = After("cuda-quantized/", name)) {
+    const auto kind = ParseQuantized(*rest);
+    if (kind && kind->window_type == RowType::kF32) return CudaQuantized(*kind);
+  }
+  if (const auto rest = After("hybrid/", name)) {
+    if (const auto layers = ParseNumber(*rest)) return Hybrid(*layers);
   }
   if (const auto path = After("plugin:", name)) return Plugin(std::string(*path));
   throw Error({.where = fmt::format("cache '{}'", name),

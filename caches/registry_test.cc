@@ -82,7 +82,12 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
                            "quantized/q8_0+q4_0/w0-f16",
                            "quantized/q8_0+q4_0/w4-f32",
                            "quantized/q8_0+q4_0/w-f16",
-                           "cuda"}) {
+                           "cuda/1",
+                           "cuda-quantized/q8_0+q4_0/w4-f16",
+                           "cuda-quantized/q8_0",
+                           "hybrid",
+                           "hybrid/-1",
+                           "hybrid/01"}) {
     try {
       ParseCacheSpec(name);
       ADD_FAILURE() << "accepted '" << name << "'";

@@ -39,7 +39,7 @@ class ExactWindow {
   int32_t LastStepRow() const { return index_.LastStepRow(); }
   int64_t Find(int32_t position, int32_t step_row) const { return index_.Find(position, step_row); }
 
-  RowType type() const { return shape_.type; }
+  const WindowIndex& index() const { return index_; }
   std::span<const std::byte> Keys(int64_t row) const;    // [kv_stride], stored as `type`
   std::span<const std::byte> Values(int64_t row) const;  // likewise
 

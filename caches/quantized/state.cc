@@ -95,6 +95,12 @@ void QuantizedKvCache::SaveState(StateWriter* writer) const {
   }
 }
 
+void QuantizedKvCache::LoadRows(int32_t layer, int32_t length, StateReader* reader) {
+  length_at(layer) = length;
+  reader->ReadBytes(keys_.Rows(layer, 0, length));
+  reader->ReadBytes(values_.Rows(layer, 0, length));
+}
+
 void QuantizedKvCache::LoadState(StateReader* reader) {
   const KvGeometry& g = options_.geometry;
   reader->ExpectHeader(HeaderOf(options_));
@@ -109,10 +115,8 @@ void QuantizedKvCache::LoadState(StateReader* reader) {
   }
   reader->ExpectRemaining(bytes);  // from here on nothing can fail
   Clear();
-  lengths_ = lengths;
   for (int32_t layer = 0; layer < g.num_layers; ++layer) {
-    reader->ReadBytes(keys_.Rows(layer, 0, length_at(layer)));
-    reader->ReadBytes(values_.Rows(layer, 0, length_at(layer)));
+    LoadRows(layer, lengths[static_cast<size_t>(layer)], reader);
     for (int32_t position : held[static_cast<size_t>(layer)]) {
       ExactWindow& window = windows_[static_cast<size_t>(layer)];
       const int64_t row = window.Hold(position);

@@ -17,16 +17,26 @@ void WindowIndex::CheckSettled() const {
   LS_CHECK(staged_.empty(), "{} rows are staged", staged_.size());
 }
 
-void WindowIndex::Stage(std::span<const int32_t> positions) {
-  LS_CHECK(positions.size() <= static_cast<size_t>(max_step_rows_), "{} rows staged, room for {}",
-           positions.size(), max_step_rows_);
+void WindowIndex::BeginStage(int64_t rows) {
+  LS_CHECK(rows <= max_step_rows_, "{} rows staged, room for {}", rows, max_step_rows_);
   CheckSettled();
   area_ = NextArea();
-  for (int32_t position : positions) {
-    int32_t& latest = latest_[SlotOf(position)];
-    staged_.push_back({.position = position, .earlier = latest});
-    latest = LastStepRow();
-  }
+}
+
+void WindowIndex::StageRow(int32_t position) {
+  int32_t& latest = latest_[SlotOf(position)];
+  staged_.push_back({.position = position, .earlier = latest});
+  latest = LastStepRow();
+}
+
+void WindowIndex::Stage(std::span<const int32_t> positions) {
+  BeginStage(std::ssize(positions));
+  for (int32_t position : positions) StageRow(position);
+}
+
+void WindowIndex::StageRun(const PositionRun& run) {
+  BeginStage(run.count);
+  for (int32_t i = 0; i < run.count; ++i) StageRow(run.first + i);
 }
 
 int32_t WindowIndex::StepRowOf(int32_t position) const {

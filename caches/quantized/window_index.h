@@ -58,6 +58,7 @@ class WindowIndex {
   // Positions may repeat and decrease. REQUIRES: nothing is staged; at most max_step_rows of them,
   // none negative.
   void Stage(std::span<const int32_t> positions);
+  void StageRun(const PositionRun& run);
 
   // Lets go of every position >= length: drop(slot) for each. REQUIRES: nothing is staged.
   template <typename Drop>
@@ -110,6 +111,8 @@ class WindowIndex {
   size_t SlotOf(int32_t position) const { return static_cast<size_t>(position % slots_); }
   const StagedRow& StagedAt(int32_t row) const { return staged_[static_cast<size_t>(row)]; }
   void CheckSettled() const;
+  void BeginStage(int64_t rows);
+  void StageRow(int32_t position);
 
   int32_t slots_;
   int32_t max_step_rows_;
