@@ -221,6 +221,8 @@ std::shared_ptr<Device> MakeDevice(std::string_view name);
 // What caches use that were not given a device: MakeDevice of the environment variable
 // LOCKSTEP_DEVICE, or the host executor. Made once a thread.
 const std::shared_ptr<Device>& DefaultDevice();
+// Another one like it, for caches that are used by a thread of their own.
+std::shared_ptr<Device> NewDefaultDevice();
 
 }  // namespace lockstep
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "caches/device.h"
 #include "caches/registry.h"
 #include "engine/synthetic.h"
 #include "engine/test_models.h"
@@ -65,7 +66,9 @@ class ParityTest : public testing::TestWithParam<ParityCase> {
 
   std::unique_ptr<KvCache> NewCache() const {
     const auto rows = static_cast<int32_t>(options_.prompt.size()) + options_.decode_steps;
-    return spec_.make({.geometry = options_.model->config().geometry(rows), .sequences = 1});
+    return spec_.make({.geometry = options_.model->config().geometry(rows),
+                       .sequences = 1,
+                       .device = NewDefaultDevice()});  // of its own thread
   }
 
   DriverResult Run() const {

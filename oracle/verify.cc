@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "caches/device.h"
 #include "caches/error.h"
 #include "caches/registry.h"
 #include "oracle/faulty_cache.h"
@@ -136,8 +137,9 @@ class Verification {
     return model_cells_.emplace(semantics, std::move(cell)).first->second;
   }
 
+  // On a device of its own: the two sides of a run are two threads.
   std::unique_ptr<KvCache> NewCache(const CacheSpec& kind) const {
-    return kind.make({.geometry = geometry_, .sequences = 1});
+    return kind.make({.geometry = geometry_, .sequences = 1, .device = NewDefaultDevice()});
   }
 
   std::unique_ptr<ModelCache> NewModelCache(const RowSemantics& semantics) const {

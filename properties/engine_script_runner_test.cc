@@ -144,8 +144,8 @@ TEST(EngineScriptRunnerTest, ACacheThatTakesFewRowsCutsSteps) {
                                                                  .key_type = spec.key_type,
                                                                  .value_type = spec.value_type,
                                                                  .window = spec.window,
-                                                                 .window_type = spec.window_type,
-                                                                 .max_step_rows = 3});
+                                                                 .max_step_rows = 3,
+                                                                 .window_type = spec.window_type});
   }};
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     EngineScript script = GenerateEngineScript(

@@ -19,7 +19,7 @@ class FailingProbe : public runner::Probe {
   // makes fewer succeeds.
   std::optional<int64_t> GivesUpAt() override {
     if (after_ == AfterFailure::kRepeat) return std::nullopt;
-    return calls_++ % 23;
+    return calls_++ % 97;
   }
 
  private:

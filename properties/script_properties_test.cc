@@ -169,6 +169,8 @@ const std::vector<Exemption>& Exemptions() {
       {"RedoEqualsNeverDone", "quantized/q8_0+q4_0/w1",
        "a row that an attempt took out of the window reads dequantized afterwards [Q2]"},
       {"RedoEqualsNeverDone", "quantized/q8_0+q4_0/w4", "the same"},
+      {"RedoEqualsNeverDone", "quantized/q8_0+q4_0/w4-f16", "the same"},
+      {"RedoEqualsNeverDone", "cuda-quantized/q8_0+q8_0/w4", "the same"},
       {"RedoEqualsNeverDone", "quantized/q4_0+q8_0/w4", "the same"},
       {"RedoEqualsNeverDone", "quantized/f32+q4_0/w4", "the same"},
       {"RedoEqualsNeverDone", "quantized/f16+f16/w4", "the same"}};

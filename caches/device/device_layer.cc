@@ -86,13 +86,13 @@ void DeviceLayer::ZeroGap(int32_t end, DeviceStream& stream) {
                                  {.kv_stride = options_.geometry.kv_stride(),
                                   .halves = {halves[0], halves[1]},
                                   .first = length_});
-  stale_.Mark(length_, end - length_);
 }
 
 void DeviceLayer::BeginUpdate(std::span<const int32_t> positions, const Ends& ends,
                               DeviceStream& stream) {
   CancelReservation();
   ZeroGap(ends.gap_end, stream);
+  stale_.Mark(length_, ends.gap_end - length_);
   for (int32_t position : positions) stale_.Mark(position, 1);
   length_ = std::max(length_, ends.end);
   if (!window_) return;
@@ -121,8 +121,9 @@ void DeviceLayer::Store(std::span<const int32_t> positions, size_t first, const 
                                   args);
 }
 
-DeviceKvSlot DeviceLayer::Reserve(const PositionRun& run) {
+DeviceKvSlot DeviceLayer::Reserve(const PositionRun& run, DeviceStream& stream) {
   CancelReservation();
+  ZeroGap(run.first, stream);  // queries of the step read it before the commit
   reservation_ = run;
   DeviceKvSlot slot = Rows();
   slot.first = run.first;
@@ -140,8 +141,8 @@ void DeviceLayer::CancelReservation() {
 
 void DeviceLayer::Publish(DeviceStream& stream) {
   const PositionRun run = *std::exchange(reservation_, std::nullopt);
-  ZeroGap(run.first, stream);
-  stale_.Mark(run.first, run.count);
+  const int32_t first = std::min(run.first, length_);  // of what is new, the gap included
+  stale_.Mark(first, run.end() - first);
   length_ = std::max(length_, run.end());
   if (!window_) return;
   Settle(stream);

@@ -50,7 +50,7 @@ class DeviceLayer {
   void Store(std::span<const int32_t> positions, size_t first, const FloatRows& rows,
              DeviceStream& stream);
 
-  DeviceKvSlot Reserve(const PositionRun& run);
+  DeviceKvSlot Reserve(const PositionRun& run, DeviceStream& stream);
   void Publish(DeviceStream& stream);
   void CancelReservation();
 

@@ -27,11 +27,13 @@ std::shared_ptr<Device> MakeDevice(std::string_view name) {
   throw Error({fmt::format("device '{}'", name), "is not known", "use host-executor or cuda"});
 }
 
+std::shared_ptr<Device> NewDefaultDevice() {
+  const char* name = std::getenv("LOCKSTEP_DEVICE");
+  return MakeDevice(name != nullptr ? name : "host-executor");
+}
+
 const std::shared_ptr<Device>& DefaultDevice() {
-  thread_local const std::shared_ptr<Device> device = [] {
-    const char* name = std::getenv("LOCKSTEP_DEVICE");
-    return MakeDevice(name != nullptr ? name : "host-executor");
-  }();
+  thread_local const std::shared_ptr<Device> device = NewDefaultDevice();
   return device;
 }
 

@@ -40,9 +40,10 @@ DeviceRowsCache::DeviceRowsCache(std::string_view kind, const QuantizedKvOptions
       options_(Checked(kind, options)),
       device_(device != nullptr ? std::move(device) : DefaultDevice()),
       stream_(device_->NewStream()) {
-  const int64_t rows = std::min(kRowsOfLaunch, options_.geometry.max_length);
-  arriving_keys_ = DeviceBuffer<float>(*device_, rows * options_.geometry.kv_stride());
-  arriving_values_ = DeviceBuffer<float>(*device_, rows * options_.geometry.kv_stride());
+  // Rows of duplicates too: there may be more of them than positions.
+  const int64_t elements = kRowsOfLaunch * options_.geometry.kv_stride();
+  arriving_keys_ = DeviceBuffer<float>(*device_, elements);
+  arriving_values_ = DeviceBuffer<float>(*device_, elements);
   poison_ = AlignedBuffer<std::byte>(1).poison();
   layers_.reserve(static_cast<size_t>(options_.geometry.num_layers));
   for (int32_t layer = 0; layer < options_.geometry.num_layers; ++layer) {
@@ -191,7 +192,7 @@ std::optional<DeviceKvSlot> DeviceRowsCache::TryReserveDeviceSlot(
   const auto run = AsRun(positions, max_length());
   if (!run || run->count > max_step_rows()) return std::nullopt;
   UseStream(stream);
-  return layer_at(layer).Reserve(*run);
+  return layer_at(layer).Reserve(*run, stream);
 }
 
 void DeviceRowsCache::CommitDeviceSlot(int32_t layer, std::span<const int32_t> positions,

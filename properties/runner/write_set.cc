@@ -6,8 +6,12 @@
 #include <cstring>
 #include <utility>
 
+#include "caches/device_kv.h"
+
 namespace lockstep::runner {
 namespace {
+
+constexpr int32_t kExactRows = -1;  // in place of a position
 
 // Blocks that are free are forbidden under AddressSanitizer, and read here all the same. Volatile,
 // so that no call of a checked memcpy is made of it.
@@ -45,12 +49,35 @@ void WriteSet::AddView(const Sequence& s, int32_t layer, const KvView& view,
   }
 }
 
+void WriteSet::AddRowsOnDevice(const Sequence& s, int32_t layer, std::vector<Place>* places) {
+  const DeviceKv* device = s.subject->device_kv(layer);
+  if (device == nullptr) return;
+  const DeviceKvSlot rows = device->RowsOnDevice(layer);
+  const int64_t stride = s.subject->geometry().kv_stride();
+  const auto add = [&](Global<uint8_t> memory, RowType type, char half) {
+    const auto* begin = reinterpret_cast<const std::byte*>(memory.data);
+    const int64_t bytes = RowBytes(type, stride);
+    for (int32_t p = 0; p < s.subject->length(layer); ++p) {
+      places->push_back({begin + p * bytes, begin + (p + 1) * bytes, s.id, layer, p, half, false});
+    }
+  };
+  add(rows.keys, rows.key_type, 'K');
+  add(rows.values, rows.value_type, 'V');
+  // Exact rows come and go within memory of the layer's own.
+  for (const auto& [memory, half] : {std::pair(rows.exact_keys, 'K'), {rows.exact_values, 'V'}}) {
+    const auto* begin = reinterpret_cast<const std::byte*>(memory.data);
+    const auto* end = reinterpret_cast<const std::byte*>(memory.data + memory.size);
+    if (memory.size > 0) places->push_back({begin, end, s.id, layer, kExactRows, half, true});
+  }
+}
+
 std::vector<WriteSet::Place> WriteSet::PlacesOf(std::span<const Sequence> sequences) {
   std::vector<Place> places;
   std::vector<const std::byte*> last;  // by position: where the view before had the row
   KvView view;
   for (const Sequence& s : sequences) {
     for (int32_t layer = 0; layer < s.subject->geometry().num_layers; ++layer) {
+      AddRowsOnDevice(s, layer, &places);
       last.assign(static_cast<size_t>(s.subject->max_length()), nullptr);
       s.subject->View(layer, &view);
       AddView(s, layer, view, &last, &places);
@@ -68,12 +95,12 @@ std::vector<WriteSet::Place> WriteSet::PlacesOf(std::span<const Sequence> sequen
 }
 
 void WriteSet::Before(std::span<const Sequence> sequences) {
+  rows_ = PlacesOf(sequences);  // and what is copied to be read is up to date
   copies_.resize(watch_.live().size());
   for (size_t i = 0; i < copies_.size(); ++i) {
     copies_[i].memory = watch_.live()[i];
     CopyBytes(copies_[i].memory, &copies_[i].bytes);
   }
-  rows_ = PlacesOf(sequences);
   slots_.clear();
   hides_rows_.clear();
   for (const Sequence& s : sequences) {
@@ -187,6 +214,13 @@ std::optional<std::string> WriteSet::After(const WriteRule& rule,
                                            std::span<const Sequence> sequences) {
   std::vector<std::byte> bytes;
   std::optional<Ranges> allowed;
+  const auto copies_rows = [](const Sequence& s) {
+    for (int32_t layer = 0; layer < s.subject->geometry().num_layers; ++layer) {
+      if (s.subject->device_kv(layer) != nullptr) return true;
+    }
+    return false;
+  };
+  if (std::ranges::any_of(sequences, copies_rows)) allowed = Allowed(rule, PlacesOf(sequences));
   bool hides = false;
   for (const auto& [id, hiding] : hides_rows_) hides = hides || (id == rule.sequence && hiding);
   if (rule.kind == WriteRule::Kind::kNothing || rule.kind == WriteRule::Kind::kSlot) hides = false;

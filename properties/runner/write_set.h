@@ -1,7 +1,9 @@
 // Which bytes of the caches' memory an operation changed, and whether it had any right to.
 //
 // Memory is what a MemoryWatch has registered; where rows lie in it is what views show, so any
-// cache can be checked, whatever decorates it. A changed byte is allowed when it
+// cache can be checked, whatever decorates it; of rows on a device, whose views show copies on the
+// host, the cache says besides where they lie there (DeviceKv::RowsOnDevice), and copies that are
+// out of date are brought up before memory is looked at. A changed byte is allowed when it
 //   * belongs to a row or slot that the operation's rule names, where it lay before or lies now;
 //   * lies in a piece (a block) which holds no row of any sequence that was there before and still
 //     is, and no slot of another layer: fresh memory, and memory that was given back;
@@ -55,6 +57,7 @@ class WriteSet {
   using Ranges = std::vector<std::pair<const std::byte*, const std::byte*>>;
 
   static std::vector<Place> PlacesOf(std::span<const Sequence> sequences);
+  static void AddRowsOnDevice(const Sequence& s, int32_t layer, std::vector<Place>* places);
   static void AddView(const Sequence& s, int32_t layer, const KvView& view,
                       std::vector<const std::byte*>* last, std::vector<Place>* places);
   static bool Named(const WriteRule& rule, const Place& place);
