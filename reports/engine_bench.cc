@@ -75,9 +75,9 @@ class EngineBench {
     const CacheSpec spec = ParseCacheSpec(point.cache);
     result_.points.push_back(
         {.point = point,
-         .bits =
-             fmt::format("{} {}+{} w{} {}", point.name(), RowTypeName(spec.key_type),
-                         RowTypeName(spec.value_type), spec.window, RowTypeName(spec.window_type)),
+         .bits = fmt::format("{} {}+{} w{}{}", point.name(), RowTypeName(spec.key_type),
+                             RowTypeName(spec.value_type), spec.window,
+                             spec.window_type == RowType::kF16 ? "-f16" : ""),
          .tokens = meter_.TokensOf(point),
          .work = meter_.WorkOf(point)});
   }

@@ -170,7 +170,7 @@ TEST(EngineBenchTest, RefusesWhatCannotBeMeasured) {
     EXPECT_THROW(RunEngineBench(TinyModel(), options), Error);
   };
   refused([](auto* o) { o->isas = {"mmx"}; });
-  refused([](auto* o) { o->caches = {"cuda"}; });
+  refused([](auto* o) { o->caches = {"cuda/9"}; });
   refused([](auto* o) { o->depths = {255}; });  // and three tokens more: the context is 256
   refused([](auto* o) { o->prefills = {257}; });
 }

@@ -100,7 +100,7 @@ TEST(BenchTest, WrongUse) {
   refused({"engine", "--smoke", "--threads", ""}, "nothing is left to measure");
   refused({"engine", "--prefill", "", "--depth", ""}, "nothing is left to measure");
   refused({"engine", "--prefill", "4000"}, "4000 positions");
-  refused({"engine", "--smoke", "--cache", "cuda"}, "cuda");
+  refused({"engine", "--smoke", "--cache", "cuda/9"}, "cuda");
 }
 
 TEST(SynthTest, FileIsTheSyntheticImage) {
