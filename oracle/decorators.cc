@@ -32,6 +32,10 @@ void UpdateOnlyCache::CommitSlot(int32_t layer, std::span<const int32_t> positio
   inner().CommitSlot(layer, positions);
 }
 
+DeviceKv* UpdateOnlyCache::device_kv(int32_t layer) {
+  return inner().device_kv(layer) == nullptr ? nullptr : &on_device_;
+}
+
 void UpdateOnlyCache::Rollback(int32_t length) { inner().Rollback(length); }
 
 void UpdateOnlyCache::Clear() { inner().Clear(); }
@@ -57,7 +61,72 @@ auto CountThrow(Count& threw, Call&& call) {
   }
 }
 
+// Counts a reservation and hands on its result.
+template <typename Slot>
+std::optional<Slot> CountReservation(Counters& c, std::span<const int32_t> positions,
+                                     std::optional<Slot> slot) {
+  if (slot) {
+    ++c.reserve_granted;
+    c.rows_reserved += static_cast<int64_t>(positions.size());
+  } else {
+    ++c.reserve_refused;
+  }
+  return slot;
+}
+
 }  // namespace
+
+class CountingCache::OnDevice final : public ForwardingDeviceKv {
+ public:
+  OnDevice(CountingCache* counting, KvCache& inner)
+      : ForwardingDeviceKv(inner), counting_(*counting) {}
+
+  template <typename Call>
+  auto Count(Counters& c, Call&& call) {
+    ++c.on_device;
+    return CountThrow(c.threw, call);
+  }
+
+  std::optional<DeviceKvSlot> TryReserveDeviceSlot(int32_t layer,
+                                                   std::span<const int32_t> positions,
+                                                   DeviceStream& stream) override {
+    Counters& c = At(layer);
+    return CountReservation(c, positions, Count(c, [&] {
+                              return ForwardingDeviceKv::TryReserveDeviceSlot(layer, positions,
+                                                                              stream);
+                            }));
+  }
+
+  void CommitDeviceSlot(int32_t layer, std::span<const int32_t> positions,
+                        DeviceStream& stream) override {
+    Counters& c = At(layer);
+    Count(c, [&] { ForwardingDeviceKv::CommitDeviceSlot(layer, positions, stream); });
+    ++c.commits;
+    c.rows_committed += static_cast<int64_t>(positions.size());
+  }
+
+  void UpdateOnDevice(int32_t layer, std::span<const int32_t> positions, Global<const float> keys,
+                      Global<const float> values, DeviceStream& stream) override {
+    Counters& c = At(layer);
+    Count(c, [&] { ForwardingDeviceKv::UpdateOnDevice(layer, positions, keys, values, stream); });
+    ++c.updates;
+    c.rows_updated += static_cast<int64_t>(positions.size());
+  }
+
+  DeviceKvView ViewOnDevice(int32_t layer, std::span<const int32_t> positions,
+                            DeviceStream& stream) override {
+    Counters& c = At(layer);
+    const DeviceKvView view =
+        Count(c, [&] { return ForwardingDeviceKv::ViewOnDevice(layer, positions, stream); });
+    ++c.views;
+    return view;
+  }
+
+ private:
+  Counters& At(int32_t layer) { return counting_.counters_[counting_.Index(layer)]; }
+
+  CountingCache& counting_;
+};
 
 Counters& Counters::operator+=(const Counters& other) {
   reserve_granted += other.reserve_granted;
@@ -69,6 +138,7 @@ Counters& Counters::operator+=(const Counters& other) {
   rows_updated += other.rows_updated;
   views += other.views;
   threw += other.threw;
+  on_device += other.on_device;
   rollbacks += other.rollbacks;
   clears += other.clears;
   forks += other.forks;
@@ -78,22 +148,26 @@ Counters& Counters::operator+=(const Counters& other) {
 std::string CountersText(const Counters& c) {
   return fmt::format(
       "reserve {}+{} ({} rows), commit {} ({} rows), update {} ({} rows), view {}, rollback {}, "
-      "clear {}, fork {}, threw {}",
+      "clear {}, fork {}, threw {}, on a device {}",
       c.reserve_granted, c.reserve_refused, c.rows_reserved, c.commits, c.rows_committed, c.updates,
-      c.rows_updated, c.views, c.rollbacks, c.clears, c.forks, c.threw);
+      c.rows_updated, c.views, c.rollbacks, c.clears, c.forks, c.threw, c.on_device);
 }
 
 CountingCache::CountingCache(KvCache& inner)
     : ForwardingCache(inner),
       counters_(static_cast<size_t>(inner.geometry().num_layers) + 1),
       views_(counters_.size()),
-      view_throws_(counters_.size()) {}
+      view_throws_(counters_.size()),
+      on_device_(std::make_unique<OnDevice>(this, ForwardingCache::inner())) {}
 
 CountingCache::CountingCache(std::unique_ptr<KvCache> inner)
     : ForwardingCache(std::move(inner)),
       counters_(static_cast<size_t>(geometry().num_layers) + 1),
       views_(counters_.size()),
-      view_throws_(counters_.size()) {}
+      view_throws_(counters_.size()),
+      on_device_(std::make_unique<OnDevice>(this, ForwardingCache::inner())) {}
+
+CountingCache::~CountingCache() = default;
 
 size_t CountingCache::Index(int32_t layer) const {
   return layer >= 0 && layer < geometry().num_layers ? static_cast<size_t>(layer)
@@ -148,15 +222,8 @@ void CountingCache::Update(int32_t layer, std::span<const int32_t> positions,
 std::optional<KvSlot> CountingCache::TryReserveSlot(int32_t layer,
                                                     std::span<const int32_t> positions) {
   Counters& c = counters_[Index(layer)];
-  std::optional<KvSlot> slot =
-      CountThrow(c.threw, [&] { return inner().TryReserveSlot(layer, positions); });
-  if (slot) {
-    ++c.reserve_granted;
-    c.rows_reserved += static_cast<int64_t>(positions.size());
-  } else {
-    ++c.reserve_refused;
-  }
-  return slot;
+  return CountReservation(
+      c, positions, CountThrow(c.threw, [&] { return inner().TryReserveSlot(layer, positions); }));
 }
 
 void CountingCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
@@ -164,6 +231,10 @@ void CountingCache::CommitSlot(int32_t layer, std::span<const int32_t> positions
   CountThrow(c.threw, [&] { inner().CommitSlot(layer, positions); });
   ++c.commits;
   c.rows_committed += static_cast<int64_t>(positions.size());
+}
+
+DeviceKv* CountingCache::device_kv(int32_t layer) {
+  return inner().device_kv(layer) == nullptr ? nullptr : on_device_.get();
 }
 
 void CountingCache::Rollback(int32_t length) {

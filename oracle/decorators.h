@@ -3,7 +3,8 @@
 // Each decorator either borrows its inner cache (which must outlive it) or owns it, forwards every
 // virtual of the contract, and adds one thing. Fork gives the same kind of decorator around the
 // forked inner cache. max_step_rows and view_depends_on_query are the inner cache's: a decorator
-// never changes how an engine has to drive it.
+// never changes how an engine has to drive it. One that does not say what it does on a device shows
+// no layer on one, so that an engine goes through the host's calls, which it decorates.
 #ifndef LOCKSTEP_ORACLE_DECORATORS_H_
 #define LOCKSTEP_ORACLE_DECORATORS_H_
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "caches/kv_cache.h"
+#include "oracle/device_decorators.h"
 
 namespace lockstep {
 
@@ -86,10 +88,16 @@ class UpdateOnlyCache : public ForwardingCache {
   // Without a reservation, so what [C2] says: forwarded.
   void CommitSlot(int32_t layer, std::span<const int32_t> positions) final;
 
+  // On a device the same: every run is refused.
+  DeviceKv* device_kv(int32_t layer) final;
+
   void Rollback(int32_t length) final;
   void Clear() final;
   std::unique_ptr<KvCache> Fork() final;
   void LoadState(StateReader* reader) final;
+
+ private:
+  UpdateOnlyDeviceKv on_device_{inner()};
 };
 
 // Which path ran. Calls count when they returned; calls that threw count as `threw` alone.
@@ -103,6 +111,7 @@ struct Counters {
   int64_t rows_updated = 0;
   int64_t views = 0;  // View and ViewForQuery
   int64_t threw = 0;
+  int64_t on_device = 0;  // of the calls above, those of an engine on a device
 
   // Of the whole cache: always 0 in the counters of one layer.
   int64_t rollbacks = 0;
@@ -116,11 +125,13 @@ struct Counters {
 // "reserve 5+0 commit 5 update 0 ...": granted+refused.
 std::string CountersText(const Counters& counters);
 
-// Counts calls. Forks start at zero. Calls at a layer outside the cache count in the total alone.
+// Counts calls, those of an engine on a device as their like on the host. Forks start at zero.
+// Calls at a layer outside the cache count in the total alone.
 class CountingCache : public ForwardingCache {
  public:
   explicit CountingCache(KvCache& inner);
   explicit CountingCache(std::unique_ptr<KvCache> inner);
+  ~CountingCache() override;
 
   Counters layer(int32_t layer) const;  // REQUIRES: 0 <= layer < num_layers (std::out_of_range)
   Counters total() const;
@@ -132,11 +143,14 @@ class CountingCache : public ForwardingCache {
               std::span<const float> values) override;
   std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override;
   void CommitSlot(int32_t layer, std::span<const int32_t> positions) override;
+  DeviceKv* device_kv(int32_t layer) override;
   void Rollback(int32_t length) override;
   void Clear() override;
   std::unique_ptr<KvCache> Fork() override;
 
  private:
+  class OnDevice;
+
   // The counters of a layer, or those of the whole cache for any other number.
   size_t Index(int32_t layer) const;
 
@@ -144,6 +158,7 @@ class CountingCache : public ForwardingCache {
   // Reading is const and may run on several threads at once.
   mutable std::vector<std::atomic<int64_t>> views_;  // [num_layers + 1]
   mutable std::vector<std::atomic<int64_t>> view_throws_;
+  std::unique_ptr<OnDevice> on_device_;
 };
 
 // ---- What was done to a cache, as plain data ------------------------------------------------
