@@ -100,6 +100,8 @@ class Model {
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const std::vector<float>& output_norm() const { return output_norm_; }  // [dim]
   const PackedMatrix& output() const { return output_; }                  // [vocab_size, dim]
+  // token_embd.weight, [vocab_size, dim], as the file has it.
+  const GgufTensor& token_embedding() const { return *token_embedding_; }
 
   // Bytes of all repacked matrices, one piece of memory in the order in which a step reads them,
   // and how many of them lie in huge pages now, as far as the system tells.

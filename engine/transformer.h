@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "caches/device.h"
 #include "caches/kv_cache.h"
 #include "engine/kernels.h"
 #include "engine/model.h"
@@ -39,6 +40,17 @@ struct TransformerOptions {
   const ProjectionHook* hook = nullptr;  // not owned
   int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
   int32_t threads = 1;                   // the caller's is one of them; changes no bit
+  // Where the first layers run, in steps whose caches all have these layers on that device; the
+  // rest, and every step of other caches, runs on the host. Changes no bit.
+  std::shared_ptr<Device> device = nullptr;  // nullptr: the host
+  int32_t device_layers = INT32_MAX;         // at most; all: embedding and logits as well
+};
+
+// How much of a Transformer's work ran on its device.
+struct DeviceUse {
+  int64_t layer_steps = 0;  // layers, summed over internal steps
+  int64_t graph_steps = 0;  // internal steps that replayed a recorded graph
+  int64_t graphs_recorded = 0;
 };
 
 // One sequence of a batch: what a step appends to its cache.
@@ -63,8 +75,10 @@ class BrokenCache : public std::logic_error {
 // One forward workspace over a shared model. Not for several threads at once; make one for each.
 class Transformer {
  public:
-  // Throws std::invalid_argument unless max_step_tokens and threads are at least 1, and what
-  // ThreadTeam throws.
+  // Throws std::invalid_argument unless max_step_tokens and threads are at least 1 and
+  // device_layers is not negative, for a hook together with a device (adapters run on the host),
+  // and for a model with heads that device kernels do not take; what ThreadTeam throws; with a
+  // device std::bad_alloc and DeviceError.
   explicit Transformer(std::shared_ptr<const Model> model, TransformerOptions options = {});
   ~Transformer();
   Transformer(const Transformer&) = delete;
@@ -107,6 +121,7 @@ class Transformer {
   const Model& model() const;
   const KernelTable& kernels() const;
   int32_t threads() const;
+  DeviceUse device_use() const;
 
  private:
   class Impl;

@@ -5,9 +5,18 @@
 namespace lockstep {
 
 void StepRunner::Run(std::span<const StepPiece> pieces) {
+  Embedded(pieces);
+  RunFrom(0);
+}
+
+std::span<float> StepRunner::Embedded(std::span<const StepPiece> pieces) {
   Begin(pieces);
   Embed();
-  for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
+  return ws_.residual.Rows(0, n_);
+}
+
+void StepRunner::RunFrom(int32_t first_layer) {
+  for (int32_t layer = first_layer; layer < config_.num_layers; ++layer) {
     AttentionBlock(layer);
     FfnBlock(layer);
   }

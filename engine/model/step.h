@@ -31,8 +31,14 @@ class StepRunner {
   // Room for queries that see at most `visible` rows.
   void ReserveVisible(int32_t visible) { kernels_.ReserveScratch(shape_, visible); }
 
-  // REQUIRES: room in the workspace, valid input.
+  // REQUIRES of all: room in the workspace, valid input.
   void Run(std::span<const StepPiece> pieces);
+
+  // The same in two halves, between which something else runs layers [0, first_layer): it finds the
+  // embedded tokens in the rows that Embedded gives, [rows of the step, dim], and leaves the
+  // residual stream there.
+  std::span<float> Embedded(std::span<const StepPiece> pieces);
+  void RunFrom(int32_t first_layer);
 
   // The logits of sequences [0, sequences), into the workspace. REQUIRES: the last piece of each
   // has run.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/model/step.h"
+#include "engine/model/step_rows.h"
 
 namespace lockstep {
 namespace {
@@ -133,7 +134,6 @@ void StepRunner::ReadView(int32_t layer, const Piece& piece, int32_t position, K
   }
 }
 
-// The rows of this step as the layer's view shows them: a view of these rows alone, decoded.
 // Only tracing comes here, so it may allocate.
 void StepRunner::TraceCacheRows(int32_t layer, const Piece& piece) {
   KvView whole;
@@ -143,24 +143,7 @@ void StepRunner::TraceCacheRows(int32_t layer, const Piece& piece) {
     ReadView(layer, piece, piece.in.positions.back(), &whole);
   }
   const int64_t stride = config_.kv_dim();
-  KvView step;
-  auto segment = whole.segments.begin();
-  for (int32_t position : piece.in.positions) {
-    while (segment != whole.segments.end() && position >= segment->first + segment->count) {
-      ++segment;
-    }
-    if (segment == whole.segments.end()) {
-      throw BrokenCache(layer, fmt::format("it shows {} rows after the write of position {}",
-                                           whole.length, position));
-    }
-    KvSegment row = *segment;
-    row.keys += (position - segment->first) * RowBytes(row.key_type, stride);
-    row.values += (position - segment->first) * RowBytes(row.value_type, stride);
-    row.first = step.length++;
-    row.count = 1;
-    step.segments.push_back(row);
-  }
-  const KvRows rows = DecodeRows(step, stride);
+  const KvRows rows = RowsOfStep(whole, piece.in.positions, stride, layer);
   TraceRows(piece, layer, Stage::kCacheKey, rows.keys, stride);
   TraceRows(piece, layer, Stage::kCacheValue, rows.values, stride);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "caches/check.h"
+#include "engine/device/forward.h"
 #include "engine/math.h"
 #include "engine/model/batch.h"
 #include "engine/model/step.h"
@@ -39,7 +40,16 @@ class Transformer::Impl {
     if (max_step_tokens_ < 1) {
       throw std::invalid_argument("transformer: max_step_tokens must be at least 1");
     }
+    if (options.device_layers < 0) {
+      throw std::invalid_argument("transformer: device_layers must not be negative");
+    }
     CheckFloatingPointEnvironment();
+    const int32_t layers = std::min(options.device_layers, model_->config().num_layers);
+    if (options.device == nullptr || layers == 0) return;
+    if (options.hook != nullptr) {
+      throw std::invalid_argument("transformer: a hook runs on the host: give no device");
+    }
+    device_ = std::make_unique<device::DeviceForward>(model_, options.device, layers);
   }
 
   std::span<const float> ForwardBatch(std::span<const BatchSequence> batch) {
@@ -51,12 +61,21 @@ class Transformer::Impl {
           std::max(limit, std::min(model_->config().context_length, sequence.cache->max_length()));
     }
     const auto sequences = static_cast<int32_t>(batch.size());
-    Reserve(plan_.max_rows(), sequences, plan_.last_position() + 1, limit);
+    const int32_t positions =
+        Reserve(plan_.max_rows(), sequences, plan_.last_position() + 1, limit);
+    const int32_t on_device = device_ == nullptr ? 0 : device_->LayersFor(batch);
+    if (on_device > 0) {
+      device_->Reserve(plan_.max_rows(), sequences, positions, workspace_.rope());
+    }
     try {
       for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
-        runner_.Run(pieces);
+        RunStep(pieces, on_device);
       }
-      runner_.Logits(sequences);
+      if (on_device == model_->config().num_layers) {
+        device_->Logits(sequences, Logits(sequences));
+      } else {
+        runner_.Logits(sequences);
+      }
     } catch (...) {
       plan_.RollBack();
       throw;
@@ -86,8 +105,26 @@ class Transformer::Impl {
   const KernelTable& kernels() const { return kernels_; }
   int32_t threads() const { return team_.size(); }
 
+  DeviceUse device_use() const {
+    if (device_ == nullptr) return {};
+    return {device_layer_steps_, device_->graph_steps(), device_->graphs_recorded()};
+  }
+
  private:
-  void Reserve(int32_t rows, int32_t sequences, int32_t positions, int32_t position_limit) {
+  void RunStep(std::span<const StepPiece> pieces, int32_t on_device) {
+    device_layer_steps_ += on_device;
+    if (on_device == 0) {
+      runner_.Run(pieces);
+    } else if (on_device == model_->config().num_layers) {
+      device_->Run(pieces, on_device, {});
+    } else {
+      device_->Run(pieces, on_device, runner_.Embedded(pieces));
+      runner_.RunFrom(on_device);
+    }
+  }
+
+  // For how many positions there is room now.
+  int32_t Reserve(int32_t rows, int32_t sequences, int32_t positions, int32_t position_limit) {
     workspace_.ReserveTokens(rows);
     workspace_.ReserveSequences(sequences);
     int64_t room = kFirstPositions;
@@ -95,9 +132,10 @@ class Transformer::Impl {
     const auto limited = static_cast<int32_t>(std::min<int64_t>(room, position_limit));
     workspace_.ReservePositions(limited);
     runner_.ReserveVisible(limited);
+    return limited;
   }
 
-  std::span<const float> Logits(int32_t sequences) const {
+  std::span<float> Logits(int32_t sequences) {
     return workspace_.logits.values.span().first(static_cast<size_t>(sequences) *
                                                  static_cast<size_t>(model_->config().vocab_size));
   }
@@ -108,6 +146,8 @@ class Transformer::Impl {
   ThreadTeam team_;
   Workspace workspace_;
   StepRunner runner_;
+  std::unique_ptr<device::DeviceForward> device_;  // null without one
+  int64_t device_layer_steps_ = 0;
   BatchPlan plan_;
   std::vector<int32_t> positions_;  // of ForwardUncached
 };
@@ -137,5 +177,6 @@ std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tok
 const Model& Transformer::model() const { return impl_->model(); }
 const KernelTable& Transformer::kernels() const { return impl_->kernels(); }
 int32_t Transformer::threads() const { return impl_->threads(); }
+DeviceUse Transformer::device_use() const { return impl_->device_use(); }
 
 }  // namespace lockstep
