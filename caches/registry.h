@@ -42,6 +42,7 @@ struct CacheSpec {
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
   int32_t head_dim_multiple = 1;  // head_dim must be a multiple of this [Q4]
+  int32_t device_layers = 0;      // the first ones, whose rows lie on a device; INT32_MAX: all
   std::shared_ptr<const PluginLibrary> plugin = nullptr;  // of "plugin:LIBRARY" alone
 };
 

@@ -21,7 +21,10 @@ class Execution {
         inner_(*side.cache),
         counting_(*side.cache),
         engine_(options.model,
-                {.kernels = options.kernels, .max_step_tokens = options.max_step_tokens}),
+                {.kernels = options.kernels,
+                 .max_step_tokens = options.max_step_tokens,
+                 .device = side.device,
+                 .device_layers = side.rule.device_layers}),
         step_rows_(std::min(options.max_step_tokens, side.cache->max_step_rows())) {
     LS_CHECK(inner_.current_length() == 0, "the cache holds {} rows", inner_.current_length());
   }
@@ -51,15 +54,17 @@ class Execution {
 
   PathCounts Observed(int32_t layer) const {
     const Counters& c = counting_.layer(layer);
-    return {c.reserve_granted, c.reserve_refused, c.commits, c.updates};
+    return {c.reserve_granted, c.reserve_refused, c.commits, c.updates, c.on_device};
   }
 
-  // What the rule asks of every layer for a step of `count` rows from `first`.
-  PathCounts Expected(int32_t first, int32_t count) const {
+  // What the rule asks of the layer for a step of `count` rows from `first`.
+  PathCounts Expected(int32_t layer, int32_t first, int32_t count) const {
+    constexpr int64_t kDeviceCalls = 3;  // reserve; commit or update; view
     PathCounts expected;
     for (int32_t done = 0; done < count; done += step_rows_) {
       const int32_t rows = std::min(step_rows_, count - done);
-      if (rule_.Direct(first + done, rows)) {
+      if (layer < rule_.device_layers) expected.on_device += kDeviceCalls;
+      if (rule_.Direct(layer, first + done, rows)) {
         ++expected.granted;
         ++expected.commits;
       } else {
@@ -167,16 +172,17 @@ std::optional<Difference> LogitsDifference(const Execution& subject, const Execu
 
 std::optional<Difference> PathDifference(const Execution& side, const char* name, int32_t first,
                                          int32_t count) {
-  const PathCounts expected = side.Expected(first, count);
   for (int32_t layer = 0; layer < side.geometry().num_layers; ++layer) {
+    const PathCounts expected = side.Expected(layer, first, count);
     const PathCounts observed = side.Observed(layer);
     if (observed == expected) continue;
     return Plain(
         Difference::Kind::kPath, layer, "write path",
-        fmt::format("the {} had to see {} slots granted, {} refused, {} commits, {} updates, and "
-                    "saw {}, {}, {}, {}",
+        fmt::format("the {} had to see {} slots granted, {} refused, {} commits, {} updates, {} "
+                    "calls on a device, and saw {}, {}, {}, {}, {}",
                     name, expected.granted, expected.refused, expected.commits, expected.updates,
-                    observed.granted, observed.refused, observed.commits, observed.updates));
+                    expected.on_device, observed.granted, observed.refused, observed.commits,
+                    observed.updates, observed.on_device));
   }
   return std::nullopt;
 }
@@ -212,7 +218,8 @@ std::optional<Difference> Compare(const Execution& subject, const Execution& ora
 
 }  // namespace
 
-bool PathRule::Direct(int32_t first, int32_t count) const {
+bool PathRule::Direct(int32_t layer, int32_t first, int32_t count) const {
+  if (layer < device_layers) return grants_device_slots;
   if (!grants_host_slots) return false;
   if (block_size == 0) return true;
   return first / block_size == (first + count - 1) / block_size;
@@ -223,6 +230,7 @@ PathCounts& PathCounts::operator+=(const PathCounts& other) {
   refused += other.refused;
   commits += other.commits;
   updates += other.updates;
+  on_device += other.on_device;
   return *this;
 }
 

@@ -26,9 +26,13 @@ namespace lockstep {
 struct PathRule {
   bool grants_host_slots = false;
   int32_t block_size = 0;  // 0: rows are contiguous; else a run has to stay inside one block
+  // Layers [0, device_layers) run on a device, where every run is granted that the cache is asked
+  // for, unless it refuses them all.
+  int32_t device_layers = 0;
+  bool grants_device_slots = false;
 
-  // True when a contiguous run [first, first + count) has to be written in place.
-  bool Direct(int32_t first, int32_t count) const;
+  // True when a contiguous run [first, first + count) of the layer has to be written in place.
+  bool Direct(int32_t layer, int32_t first, int32_t count) const;
 };
 
 // Calls one layer has to see in one step.
@@ -37,6 +41,7 @@ struct PathCounts {
   int64_t refused = 0;  // TryReserveSlot that returned nullopt
   int64_t commits = 0;
   int64_t updates = 0;
+  int64_t on_device = 0;  // calls of an engine on a device: these, and its views
 
   PathCounts& operator+=(const PathCounts& other);
   friend bool operator==(const PathCounts&, const PathCounts&) = default;
@@ -45,6 +50,7 @@ struct PathCounts {
 struct Side {
   KvCache* cache = nullptr;  // not owned
   PathRule rule;
+  std::shared_ptr<Device> device = nullptr;  // of the engine; nullptr: the host alone
 };
 
 struct DriverOptions {

@@ -39,6 +39,15 @@ RowSemantics SemanticsOf(const CacheSpec& kind) {
 
 PathRule RuleOf(const CacheSpec& kind) { return {kind.grants_host_slots, kind.block_size}; }
 
+// A cache, the engine's rule for it, and the device of both.
+struct Place {
+  std::unique_ptr<KvCache> cache;
+  PathRule rule;
+  std::shared_ptr<Device> device = nullptr;  // nullptr: the engine runs on the host
+
+  Side AsSide() const { return {cache.get(), rule, device}; }
+};
+
 // Decode steps that are rolled back and done again, as speculative decoding does.
 constexpr int32_t kRedoSteps = 2;
 
@@ -78,26 +87,30 @@ class Verification {
  private:
   // The same cache kind twice: as it is, and inside UpdateOnlyCache.
   void RunDirectAgainstLegacy(const CacheSpec& kind) {
-    std::unique_ptr<KvCache> subject = NewCache(kind);
+    Place subject = NewPlace(kind);
     FaultyCache* planted = nullptr;
     if (!options_.plant.empty()) {
-      auto faulty = std::make_unique<FaultyCache>(std::move(subject), ParsePlant(options_.plant));
+      auto faulty =
+          std::make_unique<FaultyCache>(std::move(subject.cache), ParsePlant(options_.plant));
       planted = faulty.get();
-      subject = std::move(faulty);
+      subject.cache = std::move(faulty);
     }
-    UpdateOnlyCache oracle(NewCache(kind));
+    const Place oracle = Legacy(NewPlace(kind));
     driver_.compare_storage = true;
-    const DriverResult run = Drive(kind.name, {subject.get(), RuleOf(kind)}, {&oracle, {}});
+    const DriverResult run = Drive(kind.name, subject.AsSide(), oracle.AsSide());
     plants_fired_ += planted == nullptr ? 0 : planted->fired();
 
+    const std::string on_device = subject.device == nullptr ? "" : ", device";
+    const bool grants = kind.grants_host_slots || subject.device != nullptr;
     VerifyCell direct{.cache = kind.name,
-                      .write_path = kind.grants_host_slots ? "direct" : "direct, refused",
+                      .write_path = grants ? "direct" + on_device : "direct, refused",
                       .result = run.subject,
                       .difference = run.difference,
                       .against = kind.name + " legacy"};
     if (run.difference) direct.verdict = VerifyCell::Verdict::kDiffers;
     result_.cells.push_back(std::move(direct));
-    result_.cells.push_back({.cache = kind.name, .write_path = "legacy", .result = run.oracle});
+    result_.cells.push_back(
+        {.cache = kind.name, .write_path = "legacy" + on_device, .result = run.oracle});
   }
 
   // The last cell of the table is `kind` on the legacy path. When its digests are not the model's,
@@ -110,10 +123,11 @@ class Verification {
         legacy.result.cache == model.result.cache) {
       return;
     }
-    UpdateOnlyCache subject(NewCache(kind));
+    const Place subject = Legacy(NewPlace(kind));
     UpdateOnlyCache oracle(NewModelCache(SemanticsOf(kind)));
     driver_.compare_storage = false;
-    const DriverResult run = Drive(kind.name + " against its model", {&subject, {}}, {&oracle, {}});
+    const DriverResult run =
+        Drive(kind.name + " against its model", subject.AsSide(), {&oracle, {}});
     legacy.result = run.subject;
     legacy.difference = run.difference;
     if (run.difference) legacy.verdict = VerifyCell::Verdict::kDiffers;
@@ -137,9 +151,29 @@ class Verification {
     return model_cells_.emplace(semantics, std::move(cell)).first->second;
   }
 
-  // On a device of its own: the two sides of a run are two threads.
-  std::unique_ptr<KvCache> NewCache(const CacheSpec& kind) const {
-    return kind.make({.geometry = geometry_, .sequences = 1, .device = NewDefaultDevice()});
+  // A cache with rows on a device gets a device of its own, and so does its engine where one is
+  // asked for. With a plant the host's calls are what is planted into, so the engine stays there.
+  Place NewPlace(const CacheSpec& kind) const {
+    Place place;
+    CacheOptions cache = {.geometry = geometry_, .sequences = 1};
+    if (kind.device_layers > 0) {
+      cache.device = options_.device.empty() ? NewDefaultDevice() : MakeDevice(options_.device);
+      if (!options_.device.empty() && options_.plant.empty()) place.device = cache.device;
+    }
+    place.cache = kind.make(cache);
+    place.rule = RuleOf(kind);
+    if (place.device != nullptr) {
+      place.rule.device_layers =
+          std::min({kind.device_layers, options_.device_layers, geometry_.num_layers});
+      place.rule.grants_device_slots = true;
+    }
+    return place;
+  }
+
+  static Place Legacy(Place place) {
+    place.cache = std::make_unique<UpdateOnlyCache>(std::move(place.cache));
+    place.rule = {.device_layers = place.rule.device_layers};
+    return place;
   }
 
   std::unique_ptr<ModelCache> NewModelCache(const RowSemantics& semantics) const {
@@ -169,7 +203,7 @@ class Verification {
       differ += cell.verdict == VerifyCell::Verdict::kDiffers;
       skipped += cell.verdict == VerifyCell::Verdict::kNotApplicable;
       direct += cell.verdict == VerifyCell::Verdict::kHolds && cell.result.counts.granted > 0 &&
-                cell.write_path == "direct";
+                cell.write_path.starts_with("direct") && cell.write_path != "direct, refused";
     }
     const std::string tail =
         skipped == 0 ? "" : fmt::format("; {} not applicable to this model", skipped);

@@ -23,6 +23,10 @@ struct VerifyOptions {
   int32_t decode_steps = 8;
   std::vector<std::string> caches;  // names of caches/registry.h; empty: AllCaches()
   std::vector<CacheSpec> own;       // kinds of the caller's, verified besides
+  // The engine's device, by name, for the caches that have rows there; empty: the host alone. Each
+  // side has one of its own. At most so many layers run on it.
+  std::string device;
+  int32_t device_layers = INT32_MAX;
   std::string plant;                // a fault of faulty_cache.h planted into the direct side
   std::function<void(const std::string& text)> on_progress;  // may be empty
 };
@@ -32,7 +36,8 @@ struct VerifyCell {
   enum class Verdict : uint8_t { kHolds, kDiffers, kNotApplicable };
 
   std::string cache;       // "simple", "paged/16", "quantized/q8_0+q8_0/w0", "model/f32"
-  std::string write_path;  // "direct", "direct, refused", "legacy", "oracle"
+  std::string write_path;  // "direct", "direct, refused", "legacy", "oracle"; with a device
+                           // "direct, device", "legacy, device"
   Verdict verdict = Verdict::kHolds;
   SideResult result = {};
   std::optional<Difference> difference = {};

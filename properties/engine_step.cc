@@ -130,7 +130,7 @@ PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, 
   PathCounts counts;
   const bool refused = path == 1 || path - 2 == layer;
   for (const StepCut& piece : pieces) {
-    const bool direct = !refused && rule.Direct(piece.first, piece.count);
+    const bool direct = !refused && rule.Direct(layer, piece.first, piece.count);
     ++(direct ? counts.granted : counts.refused);
     ++(direct ? counts.commits : counts.updates);
   }

@@ -27,8 +27,10 @@ struct RunOptions {
   ModelSource source;
   std::string prompt;
   int32_t max_new_tokens = 64;
-  std::string cache = "simple";
+  std::string cache;  // empty: simple, or the one that has its rows where the layers run
   std::string isa;
+  std::string device;
+  int32_t gpu_layers = INT32_MAX;
   int32_t threads = DefaultThreads();
   bool watch = false;
   int32_t watch_full = 0;  // steps, 0: never
@@ -52,6 +54,8 @@ struct RunReport {
   bool ended_by_eos = false;
   std::string kernels;
   std::string cache;
+  std::string device;  // empty: none
+  DeviceUse device_use;
   std::vector<WatchEntry> watch;
   double load_ms = 0;
   double prefill_ms = 0;
@@ -64,7 +68,8 @@ struct RunReport {
 };
 
 // Throws Error for an unknown name, and for a cache that cannot hold such heads.
-std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& geometry) {
+std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& geometry,
+                                   const std::shared_ptr<Device>& device) {
   const CacheSpec spec = ParseCacheSpec(name);
   if (geometry.head_dim % spec.head_dim_multiple != 0) {
     throw Error(
@@ -73,7 +78,13 @@ std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& ge
                      spec.name, spec.head_dim_multiple, geometry.head_dim),
          "choose a cache of another row type"});
   }
-  return spec.make({.geometry = geometry, .sequences = 1});
+  return spec.make({.geometry = geometry, .sequences = 1, .device = device});
+}
+
+std::string CacheNameOf(const RunOptions& options, int32_t num_layers) {
+  if (!options.cache.empty()) return options.cache;
+  if (options.device.empty()) return "simple";
+  return options.gpu_layers >= num_layers ? "cuda" : fmt::format("hybrid/{}", options.gpu_layers);
 }
 
 // Prints text as soon as it is whole UTF-8.
@@ -131,9 +142,16 @@ RunReport Generate(const RunOptions& options) {
   const int32_t steps = options.max_new_tokens - 1;  // the prefill gives the first token
   report.prompt_tokens = options.source.EncodePrompt(loaded, options.prompt, steps);
   const auto positions = static_cast<int32_t>(report.prompt_tokens.size()) + steps;
-  const auto cache = MakeCache(options.cache, loaded.model->config().geometry(positions));
+  const ModelConfig& config = loaded.model->config();
+  const std::shared_ptr<Device> device =
+      options.device.empty() ? nullptr : MakeDevice(options.device);
+  const auto cache =
+      MakeCache(CacheNameOf(options, config.num_layers), config.geometry(positions), device);
   const KernelTable& kernels = SelectKernels(options.isa);
-  Transformer transformer(loaded.model, {.kernels = &kernels, .threads = options.threads});
+  Transformer transformer(loaded.model, {.kernels = &kernels,
+                                         .threads = options.threads,
+                                         .device = device,
+                                         .device_layers = options.gpu_layers});
   report.kernels = kernels.name;
   report.cache = cache->name();
   report.load_ms = load.seconds() * 1e3;
@@ -155,6 +173,8 @@ RunReport Generate(const RunOptions& options) {
   }
   report.generated = GenerateGreedy(transformer, *cache, report.prompt_tokens, generate);
   report.decode_ms = generation.seconds() * 1e3 - report.prefill_ms;
+  if (device != nullptr) report.device = device->Description();
+  report.device_use = transformer.device_use();
   if (!options.json) PrintNow(stream.Flush() + "\n");
   report.ended_by_eos = tokenizer.eos() && report.generated.tokens.back() == *tokenizer.eos();
   return report;
@@ -177,6 +197,12 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
         {"decode_ms", report.decode_ms},
         {"tokens_per_second", report.tokens_per_second()}}},
   };
+  if (!report.device.empty()) {
+    json["device"] = {{"name", report.device},
+                      {"layer_steps", report.device_use.layer_steps},
+                      {"graph_steps", report.device_use.graph_steps},
+                      {"graphs_recorded", report.device_use.graphs_recorded}};
+  }
   for (const WatchEntry& entry : report.watch) {
     json[entry.whole_cache ? "watch_full" : "watch"].push_back(
         {{"position", entry.position}, {"digest", entry.digest.Hex()}});
@@ -195,6 +221,10 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
              report.ended_by_eos ? "ended by the model" : "as many as asked", report.cache,
              report.kernels, options.threads, report.load_ms, report.prefill_ms, report.decode_ms,
              report.tokens_per_second(), report.generated.logits_digest.Hex());
+  if (report.device.empty()) return;
+  fmt::print(stderr, "{}: {} layer steps, {} steps replayed a graph, {} graphs recorded\n",
+             report.device, report.device_use.layer_steps, report.device_use.graph_steps,
+             report.device_use.graphs_recorded);
 }
 
 ExitCode Run(const RunOptions& options) {
@@ -219,7 +249,13 @@ Command RunCommand() {
           {"--prompt", "TEXT", "text to continue", &options->prompt, true},
           {"-n,--decode", "N", "new tokens, fewer when the model ends its text",
            IntTarget{&options->max_new_tokens, 1}},
-          {"--cache", "NAME", "KV cache", &options->cache},
+          {"--cache", "NAME",
+           "KV cache; unless given, simple, or with a device the one with its rows there",
+           &options->cache},
+          {"--device", "NAME", "host-executor or cuda: where the first layers run",
+           &options->device},
+          {"--gpu-layers", "N", "layers on the device (default: all)",
+           IntTarget{&options->gpu_layers, 1}},
           {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &options->isa},
           {"--threads", "N", "threads; unless given, the CPUs that the process may use, 8 at most",
            IntTarget{&options->threads, 1, ThreadTeam::kMaxSize}},

@@ -35,6 +35,8 @@ struct VerifyFlags {
   int32_t decode_steps = 8;
   std::vector<std::string> caches;
   std::string isa;
+  std::string device;
+  int32_t gpu_layers = INT32_MAX;
   std::string plant;
   bool json = false;
   MatrixFlags matrix;  // what only --matrix has
@@ -45,6 +47,8 @@ struct VerifyFlags {
                                    ShellWord(prompt), decode_steps);
     for (const std::string& cache : caches) line += " --cache " + ShellWord(cache);
     if (!isa.empty()) line += " --isa " + ShellWord(isa);
+    if (!device.empty()) line += " --device " + ShellWord(device);
+    if (gpu_layers != INT32_MAX) line += fmt::format(" --gpu-layers {}", gpu_layers);
     if (!plant.empty()) line += " --plant " + ShellWord(plant);
     return line;
   }
@@ -146,7 +150,8 @@ ordered_json CellJson(const VerifyCell& cell) {
   json["counts"] = {{"reserves_granted", counts.granted},
                     {"reserves_refused", counts.refused},
                     {"commits", counts.commits},
-                    {"updates", counts.updates}};
+                    {"updates", counts.updates},
+                    {"on_device", counts.on_device}};
   json["seconds"] = cell.result.seconds;
   if (cell.difference) json["difference"] = DifferenceJson(*cell.difference);
   return json;
@@ -231,6 +236,7 @@ ExitCode RunVerify(VerifyFlags flags) {
   }
   CheckFloatingPointEnvironment();
   if (!flags.source.given()) flags.source.synthetic = kDefaultPreset;
+  if (!flags.device.empty()) MakeDevice(flags.device);  // there is none: said before any work
   const KernelTable& kernels = SelectKernels(flags.isa);
   const LoadedModel loaded = flags.source.Load();
   VerifyOptions options;
@@ -239,6 +245,8 @@ ExitCode RunVerify(VerifyFlags flags) {
   options.prompt = flags.source.EncodePrompt(loaded, flags.prompt, flags.decode_steps);
   options.decode_steps = flags.decode_steps;
   options.caches = flags.caches;
+  options.device = flags.device;
+  options.device_layers = flags.gpu_layers;
   options.plant = flags.plant;
   // The first step says that everything given could be used: the heading comes then, so that a
   // refusal leaves standard output empty. A terminal sees one line that changes; a log sees none.
@@ -272,6 +280,11 @@ Command VerifyCommand() {
            IntTarget{&values->decode_steps, 1}},
           {"--cache", "NAME", "a cache to verify, once for each (default: all)", &values->caches},
           {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &values->isa},
+          {"--device", "NAME",
+           "host-executor or cuda: run the engine there, for caches with rows on it",
+           &values->device},
+          {"--gpu-layers", "N", "layers on the device, at most (default: all)",
+           IntTarget{&values->gpu_layers, 1}},
           {"--plant", "FAULT", "a fault to plant into the direct side, to see it found",
            &values->plant},
           {"--json", "", "one JSON object on standard output", &values->json},
