@@ -15,6 +15,8 @@ class Derived : public UpdateOnlyCache {
   std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override {
     return inner().TryReserveSlot(layer, positions);
   }
+#elif defined(DEVICE_KV)
+  DeviceKv* device_kv(int32_t layer) override { return inner().device_kv(layer); }
 #elif defined(COMMIT_SLOT)
   void CommitSlot(int32_t, std::span<const int32_t>) override {}
 #elif defined(UPDATE)
