@@ -20,11 +20,10 @@ class Execution {
       : rule_(side.rule),
         inner_(*side.cache),
         counting_(*side.cache),
-        engine_(options.model,
-                {.kernels = options.kernels,
-                 .max_step_tokens = options.max_step_tokens,
-                 .device = side.device,
-                 .device_layers = side.rule.device_layers}),
+        engine_(options.model, {.kernels = options.kernels,
+                                .max_step_tokens = options.max_step_tokens,
+                                .device = side.device,
+                                .device_layers = side.rule.device_layers}),
         step_rows_(std::min(options.max_step_tokens, side.cache->max_step_rows())) {
     LS_CHECK(inner_.current_length() == 0, "the cache holds {} rows", inner_.current_length());
   }

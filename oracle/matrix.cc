@@ -124,8 +124,8 @@ class Matrix {
     const bool controlled = control != nullptr && control->kernels != nullptr;
     const Reference& reference =
         ReferenceOf(model, controlled ? *control->kernels() : SelectKernels("scalar"), cache);
-    const CacheMaker make = [&](const KvGeometry& geometry) {
-      auto made = cache.make({.geometry = geometry, .sequences = 3});
+    const CacheMaker make = [&](const KvGeometry& geometry, const std::shared_ptr<Device>& device) {
+      auto made = cache.make({.geometry = geometry, .sequences = 3, .device = device});
       return control != nullptr && control->wrap != nullptr ? control->wrap(std::move(made))
                                                             : std::move(made);
     };

@@ -18,10 +18,14 @@ namespace {
 // one other bit in the first element of its key, the lowest that this storage does not round away.
 class NudgedCache final : public ForwardingCache {
  public:
-  enum class When : uint8_t { kCommit, kFork, kLoad };
+  enum class When : uint8_t { kCommit, kFork, kLoad, kDeviceCommit };
 
   NudgedCache(std::unique_ptr<KvCache> inner, When when)
-      : ForwardingCache(std::move(inner)), when_(when) {}
+      : ForwardingCache(std::move(inner)), when_(when), on_device_(this) {}
+
+  DeviceKv* device_kv(int32_t layer) override {
+    return inner().device_kv(layer) == nullptr ? nullptr : &on_device_;
+  }
 
   void CommitSlot(int32_t layer, std::span<const int32_t> positions) override {
     inner().CommitSlot(layer, positions);
@@ -56,7 +60,25 @@ class NudgedCache final : public ForwardingCache {
   // Block formats keep 8 or 4 bits of a row: there the sign changes.
   uint32_t LowestBit() const { return key_type() == RowType::kF32 ? 1u : 0x80000000u; }
 
+  // Rows that an engine on a device computes in place.
+  class OnDevice final : public ForwardingDeviceKv {
+   public:
+    explicit OnDevice(NudgedCache* cache) : ForwardingDeviceKv(cache->inner()), nudged_(*cache) {}
+
+    void CommitDeviceSlot(int32_t layer, std::span<const int32_t> positions,
+                          DeviceStream& stream) override {
+      ForwardingDeviceKv::CommitDeviceSlot(layer, positions, stream);
+      if (nudged_.when_ != When::kDeviceCommit || layer != 0) return;
+      stream.Synchronize();
+      nudged_.Nudge();
+    }
+
+   private:
+    NudgedCache& nudged_;
+  };
+
   When when_;
+  OnDevice on_device_;
 };
 
 std::unique_ptr<KvCache> NudgeCommit(std::unique_ptr<KvCache> inner) {
@@ -67,6 +89,9 @@ std::unique_ptr<KvCache> NudgeFork(std::unique_ptr<KvCache> inner) {
 }
 std::unique_ptr<KvCache> NudgeLoad(std::unique_ptr<KvCache> inner) {
   return std::make_unique<NudgedCache>(std::move(inner), NudgedCache::When::kLoad);
+}
+std::unique_ptr<KvCache> NudgeDeviceCommit(std::unique_ptr<KvCache> inner) {
+  return std::make_unique<NudgedCache>(std::move(inner), NudgedCache::When::kDeviceCommit);
 }
 std::unique_ptr<KvCache> KeepRejectedRow(std::unique_ptr<KvCache> inner) {
   return std::make_unique<FaultyCache>(std::move(inner), ParsePlant("stale-row:layer=0"));
@@ -119,6 +144,10 @@ std::span<const MatrixControl> MatrixControls() {
        .name = "nudged-fork",
        .what = "a fork has one other bit in its newest row",
        .wrap = NudgeFork},
+      {.axis = MatrixAxis::kDevice,
+       .name = "nudged-device-commit",
+       .what = "a commit on a device changes one bit of the row that it publishes",
+       .wrap = NudgeDeviceCommit},
   };
   return controls;
 }

@@ -26,6 +26,7 @@ enum class MatrixAxis : uint8_t {
   kRollback,   // rejected tokens against none
   kSave,       // restored against live
   kFork,       // forked against separate
+  kDevice,     // where the layers run, and in which order
 };
 
 struct MatrixControl {

@@ -70,6 +70,9 @@ class Planner {
         Add("separate", {}, all_);
         Add("fork", {.detour = Detour::kFork}, all_);
         break;
+      case MatrixAxis::kDevice:
+        Devices();
+        break;
       case MatrixAxis::kCompiler:
       case MatrixAxis::kProcess:
         break;
@@ -116,6 +119,29 @@ class Planner {
     Add("all again", {.detour = Detour::kRestart}, all_);
   }
 
+  // Every cache with rows on a device. The device has kernels of its own, so one of the host's
+  // tables is enough for what stays there.
+  void Devices() {
+    std::vector<CacheSpec> there = all_;
+    std::erase_if(there, [](const CacheSpec& cache) { return cache.device_layers == 0; });
+    const auto add = [&](std::string value, Variation::On on, int32_t layers) -> CellPlan& {
+      CellPlan& plan = Add(std::move(value), {.on = on, .device_layers = layers}, there);
+      plan.kernels = {kernels_.back()};
+      plan.slots = on == Variation::On::kHost ? SlotCheck::kNoneGranted : SlotCheck::kSomeGranted;
+      plan.reason = "none of the caches has rows on a device";
+      return plan;
+    };
+    add("host", Variation::On::kHost, 0);
+    add("host-executor", Variation::On::kExecutor, INT32_MAX);
+    add("any order", Variation::On::kAnyOrder, INT32_MAX);
+    add("first layer", Variation::On::kExecutor, 1);
+    CellPlan& cuda = add("cuda", Variation::On::kCuda, INT32_MAX);
+    if (const std::string why = WhyNoCudaDevice(); !why.empty()) {
+      cuda.caches.clear();
+      cuda.reason = why;
+    }
+  }
+
   std::vector<CacheSpec> Few() const {
     std::vector<CacheSpec> few = all_;
     std::erase_if(few, [](const CacheSpec& cache) {
@@ -157,6 +183,8 @@ std::span<const MatrixAxisInfo> MatrixAxes() {
        "caches/contract/save_test.cc: SaveTest.S1_RestoredEqualsSaved"},
       {MatrixAxis::kFork, "fork", "a fork against a sequence of its own",
        "caches/contract/rollback_test.cc: ForkTest.B4_WritesNeverShowInTheOther"},
+      {MatrixAxis::kDevice, "device", "where the layers run, and in which order",
+       "engine/device/forward_test.cc: DeviceForwardTest.GivesTheBitsOfTheHost"},
   };
   return axes;
 }

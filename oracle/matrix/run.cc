@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "caches/cache_file.h"
+#include "caches/check.h"
 #include "caches/random.h"
 #include "oracle/faulty_cache.h"
 #include "oracle/model_cache.h"
@@ -34,6 +35,21 @@ std::unique_ptr<KvCache> Restored(const KvCache& live, std::unique_ptr<KvCache> 
   StateReader reader(file, "the saved cache");
   empty->LoadState(&reader);
   return empty;
+}
+
+std::shared_ptr<Device> MakeDeviceFor(Variation::On on, uint64_t seed) {
+  switch (on) {
+    case Variation::On::kHost:
+      return nullptr;
+    case Variation::On::kExecutor:
+      return MakeHostExecutor();
+    case Variation::On::kAnyOrder:
+      return MakeHostExecutor({.seed = seed | 1});  // 0 is no order
+    case Variation::On::kCuda:
+      return MakeDevice("cuda");
+  }
+  LS_CHECK(false, "device {}", static_cast<int>(on));
+  return nullptr;
 }
 
 // Another sequence in the same steps: one to five tokens in each, and from the start again when its
@@ -128,13 +144,20 @@ KvGeometry MatrixRunner::Geometry() const {
   return model_.model->config().geometry(prompt + std::max(decode_steps_, 3));
 }
 
-Transformer& MatrixRunner::Engine(const KernelTable& kernels, int32_t threads) {
-  if (engine_ == nullptr || engine_kernels_ != &kernels || engine_threads_ != threads) {
+Transformer& MatrixRunner::Engine(const KernelTable& kernels, const Variation& variation) {
+  if (engine_ == nullptr || engine_kernels_ != &kernels || engine_threads_ != variation.threads ||
+      engine_on_ != variation.on || engine_layers_ != variation.device_layers) {
     engine_ = nullptr;  // never two pools of threads at a time
+    device_ = MakeDeviceFor(variation.on, seed_);
     engine_ = std::make_unique<Transformer>(
-        model_.model, TransformerOptions{.kernels = &kernels, .threads = threads});
+        model_.model, TransformerOptions{.kernels = &kernels,
+                                         .threads = variation.threads,
+                                         .device = device_,
+                                         .device_layers = variation.device_layers});
     engine_kernels_ = &kernels;
-    engine_threads_ = threads;
+    engine_threads_ = variation.threads;
+    engine_on_ = variation.on;
+    engine_layers_ = variation.device_layers;
   }
   return *engine_;
 }
@@ -159,7 +182,7 @@ RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const Kerne
                                                      .value_type = semantics.value_type,
                                                      .window = semantics.window,
                                                      .window_type = semantics.window_type});
-  Sequence sequence(Engine(kernels, 1), Dress(std::move(model), Variation::Path::kLegacy));
+  Sequence sequence(Engine(kernels, {}), Dress(std::move(model), Variation::Path::kLegacy));
   RunOutcome outcome;
   std::span<const float> logits = sequence.Prefill(model_.prompt, Cuts(Variation::kWhole));
   outcome.logits.push_back(DigestOfFloats(logits));
@@ -177,11 +200,13 @@ RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
                              const Variation& variation, const std::vector<int32_t>& decoded) {
   RunOutcome outcome;
   try {
-    Sequence sequence(Engine(kernels, variation.threads), Dress(make(Geometry()), variation.path));
+    Transformer& engine = Engine(kernels, variation);
+    Sequence sequence(engine, Dress(make(Geometry(), device_), variation.path));
     if (variation.batch != Variation::Batch::kAlone) {
       std::vector<Neighbour> neighbours;
       const int32_t vocab_size = model_.model->config().vocab_size;
-      for (int32_t n = 1; n <= 2; ++n) neighbours.emplace_back(make(Geometry()), vocab_size, n);
+      for (int32_t n = 1; n <= 2; ++n)
+        neighbours.emplace_back(make(Geometry(), device_), vocab_size, n);
       sequence.Share(variation.batch, std::move(neighbours));
     }
     outcome.logits.push_back(DigestOfFloats(Begin(&sequence, variation, decoded)));
@@ -189,7 +214,8 @@ RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
       outcome.logits.push_back(DigestOfFloats(sequence.Step({&decoded[i], 1})));
       if (i > 0) continue;
       if (variation.detour == Variation::Detour::kRestore) {
-        sequence.Replace(Restored(sequence.cache(), Dress(make(Geometry()), variation.path)));
+        sequence.Replace(
+            Restored(sequence.cache(), Dress(make(Geometry(), device_), variation.path)));
       } else if (variation.detour == Variation::Detour::kFork) {
         std::unique_ptr<KvCache> fork = sequence.cache().Fork();
         for (int32_t n = 0; n < kForkTokens; ++n) sequence.Step({&decoded[i], 1});

@@ -45,6 +45,12 @@ struct Variation {
     kMiddle,  // between two others, one of which starts its prefill while this one decodes
     kLast,    // after two others
   };
+  enum class On : uint8_t {
+    kHost,      // the engine alone: caches with rows on a device are reached by the host's calls
+    kExecutor,  // the host executor, everything in order
+    kAnyOrder,  // the same in a random order of blocks, threads and streams
+    kCuda,
+  };
   static constexpr int32_t kWhole = 0;
   static constexpr int32_t kRandom = -1;
 
@@ -54,6 +60,8 @@ struct Variation {
   Batch batch = Batch::kAlone;
   Detour detour = Detour::kNone;
   int32_t rejected = 0;  // tokens
+  On on = On::kHost;
+  int32_t device_layers = INT32_MAX;  // at most, of those that the cache has there
 };
 
 struct RunOutcome {
@@ -65,8 +73,10 @@ struct RunOutcome {
   int64_t refused = 0;
 };
 
-// Makes an empty cache of at least so many positions, with room for one fork.
-using CacheMaker = std::function<std::unique_ptr<KvCache>(const KvGeometry& geometry)>;
+// Makes an empty cache of at least so many positions, with room for one fork. The device is the
+// engine's, or null.
+using CacheMaker = std::function<std::unique_ptr<KvCache>(const KvGeometry& geometry,
+                                                          const std::shared_ptr<Device>& device)>;
 
 // Runs one model. Keeps its engine between runs of the same kernels and threads.
 class MatrixRunner {
@@ -87,7 +97,8 @@ class MatrixRunner {
   // The prefill and what comes before the first decode step. Returns the prefill's logits.
   std::span<const float> Begin(Sequence* sequence, const Variation& variation,
                                const std::vector<int32_t>& decoded);
-  Transformer& Engine(const KernelTable& kernels, int32_t threads);
+  // The engine of a variation; its device is made with it.
+  Transformer& Engine(const KernelTable& kernels, const Variation& variation);
   std::vector<int32_t> Cuts(int32_t chunk) const;
   KvGeometry Geometry() const;
 
@@ -97,7 +108,10 @@ class MatrixRunner {
   std::unique_ptr<Transformer> engine_;
   const KernelTable* engine_kernels_ = nullptr;
   int32_t engine_threads_ = 0;
-  std::vector<float> logits_;  // of the prefill, while other tokens are decoded and rejected
+  Variation::On engine_on_ = Variation::On::kHost;
+  int32_t engine_layers_ = 0;
+  std::shared_ptr<Device> device_;  // of engine_, null on the host
+  std::vector<float> logits_;       // of the prefill, while other tokens are decoded and rejected
 };
 
 }  // namespace lockstep
