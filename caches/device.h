@@ -19,8 +19,9 @@
 // that wait for an event of it, is dropped. Other streams and devices go on (a GPU is stricter:
 // after the fault of a kernel everything on it fails).
 //
-// A device outlives what belongs to it. Threads: a device and what belongs to it are used by one
-// thread at a time; const calls of caches, which may come from several, hold Device::reading().
+// A device outlives what belongs to it. Threads: a device may be used by several threads at once, a
+// stream, an event or a graph by one at a time. Const calls of caches, which may come from several
+// threads and share a stream, hold Device::reading().
 #ifndef LOCKSTEP_CACHES_DEVICE_H_
 #define LOCKSTEP_CACHES_DEVICE_H_
 

@@ -112,13 +112,16 @@ CacheSpec Plugin(const std::string& path) {
           .plugin = plugin};
 }
 
+constexpr int32_t kEveryLayer = std::numeric_limits<int32_t>::max();
+
 CacheSpec Cuda() {
   return {.name = "cuda",
           .make = [](const CacheOptions& options) -> std::unique_ptr<KvCache> {
             return std::make_unique<CudaKvCache>(options.geometry, options.device);
           },
           .key_type = RowType::kF16,
-          .value_type = RowType::kF16};
+          .value_type = RowType::kF16,
+          .device_layers = kEveryLayer};
 }
 
 // The window's rows are F16, and so is no part of the name.
@@ -133,7 +136,8 @@ CacheSpec CudaQuantized(QuantizedKind kind) {
           .window_type = kind.window > 0 ? RowType::kF16 : RowType::kF32,
           .key_type = kind.keys,
           .value_type = kind.values,
-          .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values)};
+          .head_dim_multiple = HeadDimMultiple(kind.keys, kind.values),
+          .device_layers = kEveryLayer};
 }
 
 CacheSpec Hybrid(int32_t device_layers) {
@@ -144,7 +148,8 @@ CacheSpec Hybrid(int32_t device_layers) {
                                                                    .device = options.device});
           },
           .key_type = RowType::kF16,
-          .value_type = RowType::kF16};
+          .value_type = RowType::kF16,
+          .device_layers = device_layers};
 }
 
 // A decimal number without sign or leading zero, so that every kind has one name.

@@ -63,6 +63,7 @@ int64_t HostExecutor::FreeBytes() const {
 
 std::unique_ptr<DeviceMemory> HostExecutor::Allocate(int64_t bytes) {
   auto memory = std::make_unique<HostMemory>(this, AlignedBuffer<std::byte>(bytes), bytes);
+  const std::lock_guard lock(mutex_);
   memories_.Add(memory->address(), bytes);
   return memory;
 }
@@ -79,6 +80,7 @@ std::optional<double> HostExecutor::Milliseconds(const DeviceEvent& /*from*/,
 }
 
 void HostExecutor::Synchronize(const DeviceEvent& event) {
+  const std::lock_guard lock(mutex_);
   const auto& host = static_cast<const HostEvent&>(event);
   const int64_t count = host.recorded;
   while (host.reached < count) RunOne();
@@ -87,6 +89,7 @@ void HostExecutor::Synchronize(const DeviceEvent& event) {
 }
 
 void HostExecutor::Add(HostStream* stream) {
+  const std::lock_guard lock(mutex_);
   if (!options_.checked) {
     streams_.push_back(stream);
     return;
@@ -103,11 +106,17 @@ void HostExecutor::Add(HostStream* stream) {
 }
 
 void HostExecutor::Remove(HostStream* stream) {
+  const std::lock_guard lock(mutex_);
   std::erase(streams_, stream);
   if (!options_.checked) return;
   HostWaited(stream->clock);
   clocks_[static_cast<size_t>(stream->number)] = std::move(stream->clock);
   free_numbers_.push_back(stream->number);
+}
+
+void HostExecutor::Forget(const DeviceMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  memories_.Remove(memory.address());
 }
 
 void HostExecutor::HostWaited(const StreamClock& clock) {
@@ -118,12 +127,14 @@ void HostExecutor::HostWaited(const StreamClock& clock) {
 }
 
 void HostExecutor::RequireMemory(const char* call, const std::byte* address, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
   if (bytes == 0 || memories_.Find(address, bytes) != nullptr) return;
   throw DeviceError(
       fmt::format("{}: {} bytes do not lie in one memory of the device", call, bytes));
 }
 
 void HostExecutor::Drain(const HostStream& stream) {
+  const std::lock_guard lock(mutex_);
   while (!stream.empty()) RunOne();
 }
 
@@ -133,6 +144,7 @@ void HostExecutor::MakeRoom(const HostStream& stream) {
 }
 
 void HostExecutor::DrainAll() {
+  const std::lock_guard lock(mutex_);
   for (HostStream* stream : streams_) Drain(*stream);
 }
 

@@ -8,6 +8,7 @@
 #define LOCKSTEP_CACHES_DEVICE_HOST_EXECUTOR_H_
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,10 +35,12 @@ class HostExecutor final : public Device {
   std::optional<double> Milliseconds(const DeviceEvent& from, const DeviceEvent& to) override;
   void Synchronize(const DeviceEvent& event) override;
 
-  // For what belongs to the device.
+  // For what belongs to the device. Whoever looks at a queue or at an event holds this; work runs
+  // under it.
+  std::recursive_mutex& mutex() { return mutex_; }
   void Add(HostStream* stream);
   void Remove(HostStream* stream);
-  void Forget(const DeviceMemory& memory) { memories_.Remove(memory.address()); }
+  void Forget(const DeviceMemory& memory);
   // Runs work, of any stream, until `stream` has none.
   void Drain(const HostStream& stream);
   void DrainAll();
@@ -64,6 +67,7 @@ class HostExecutor final : public Device {
     alignas(64) std::byte bytes[kCheckedSharedBytes];
   };
 
+  std::recursive_mutex mutex_;  // guards everything below
   HostExecutorOptions options_;
   Random random_;
   BlockTeam team_;

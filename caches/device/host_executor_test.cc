@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <numeric>
+#include <thread>
 
 #include "caches/device/test_kernels.h"
 #include "caches/error.h"
@@ -150,6 +151,33 @@ TEST(HostExecutorTest, MoreWorkThanAQueueHolds) {
   Slots slots(MakeHostExecutor({.seed = 2}));
   for (int32_t i = 0; i < 1000; ++i) slots.Put(1);
   EXPECT_EQ(slots.Read()[0], 1000);
+}
+
+// Two caches of one device, each on a thread of its own, as subject and oracle are.
+TEST(HostExecutorTest, SeveralThreadsHaveStreamsOfTheirOwn) {
+  const auto device = MakeHostExecutor({.seed = 4});
+  const auto work = [&](int32_t salt, std::vector<int32_t>* sums) {
+    const auto stream = device->NewStream();
+    DeviceBuffer<int32_t> input(*device, 32);
+    DeviceBuffer<int32_t> output(*device, 1);
+    for (int32_t i = 0; i < 200; ++i) {
+      const std::vector<int32_t> x(32, salt + i);
+      int32_t sum = 0;
+      stream->Upload(x.data(), input.address(), 32 * 4);
+      Launch<BlockSumKernel>(*stream, {.x = 1}, {input.all(), output.all()});
+      stream->Download(output.address(), &sum, 4);
+      stream->Synchronize();
+      sums->push_back(sum);
+    }
+  };
+  std::vector<int32_t> here, there;
+  std::thread other([&] { work(1000, &there); });
+  work(0, &here);
+  other.join();
+  for (int32_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(here[static_cast<size_t>(i)], 32 * i);
+    EXPECT_EQ(there[static_cast<size_t>(i)], 32 * (1000 + i));
+  }
 }
 
 TEST(DevicesTest, NoCudaDeviceIsSaid) {

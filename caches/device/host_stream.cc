@@ -32,6 +32,7 @@ void HostStream::Enqueue(HostWork work) {
     capture_->work.push_back(std::move(work));
     return;
   }
+  const std::lock_guard lock(executor_.mutex());
   if (count_ == queue_.size()) executor_.MakeRoom(*this);
   // Recorded work counts each time that it is enqueued.
   if (work.kind == HostWork::Kind::kRecord) work.count = ++work.event->recorded;
@@ -133,6 +134,7 @@ void HostStream::Launch(const DeviceGraph& graph) {
 
 void HostStream::Synchronize() {
   LS_CHECK(capture_ == nullptr, "synchronised while capturing");
+  const std::lock_guard lock(executor_.mutex());
   executor_.Drain(*this);
   executor_.HostWaited(clock);
   if (error) std::rethrow_exception(error);
