@@ -155,12 +155,13 @@ TEST(HostExecutorTest, MoreWorkThanAQueueHolds) {
 
 // Two caches of one device, each on a thread of its own, as subject and oracle are.
 TEST(HostExecutorTest, SeveralThreadsHaveStreamsOfTheirOwn) {
+  constexpr int32_t kRounds = 3000;
   const auto device = MakeHostExecutor({.seed = 4});
   const auto work = [&](int32_t salt, std::vector<int32_t>* sums) {
     const auto stream = device->NewStream();
     DeviceBuffer<int32_t> input(*device, 32);
     DeviceBuffer<int32_t> output(*device, 1);
-    for (int32_t i = 0; i < 200; ++i) {
+    for (int32_t i = 0; i < kRounds; ++i) {
       const std::vector<int32_t> x(32, salt + i);
       int32_t sum = 0;
       stream->Upload(x.data(), input.address(), 32 * 4);
@@ -174,7 +175,7 @@ TEST(HostExecutorTest, SeveralThreadsHaveStreamsOfTheirOwn) {
   std::thread other([&] { work(1000, &there); });
   work(0, &here);
   other.join();
-  for (int32_t i = 0; i < 200; ++i) {
+  for (int32_t i = 0; i < kRounds; ++i) {
     EXPECT_EQ(here[static_cast<size_t>(i)], 32 * i);
     EXPECT_EQ(there[static_cast<size_t>(i)], 32 * (1000 + i));
   }
