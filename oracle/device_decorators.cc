@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-DeviceKv& ForwardingDeviceKv::At(int32_t layer) {
+DeviceKv& ForwardingDeviceKv::At(int32_t layer) const {
   DeviceKv* device = inner_.device_kv(layer);
   LS_CHECK(device != nullptr, "layer {} of {} is not on a device", layer, inner_.name());
   return *device;
@@ -18,6 +18,10 @@ Device& ForwardingDeviceKv::device() {
   }
   LS_CHECK(first != nullptr, "no layer of {} is on a device", inner_.name());
   return first->device();
+}
+
+DeviceKvSlot ForwardingDeviceKv::RowsOnDevice(int32_t layer) const {
+  return At(layer).RowsOnDevice(layer);
 }
 
 std::optional<DeviceKvSlot> ForwardingDeviceKv::TryReserveDeviceSlot(

@@ -19,6 +19,7 @@ class ForwardingDeviceKv : public DeviceKv {
   explicit ForwardingDeviceKv(KvCache& inner) : inner_(inner) {}
 
   Device& device() override;  // REQUIRES: the cache has a layer on a device
+  DeviceKvSlot RowsOnDevice(int32_t layer) const override;
   std::optional<DeviceKvSlot> TryReserveDeviceSlot(int32_t layer,
                                                    std::span<const int32_t> positions,
                                                    DeviceStream& stream) override;
@@ -33,7 +34,7 @@ class ForwardingDeviceKv : public DeviceKv {
   KvCache& cache() { return inner_; }
 
  private:
-  DeviceKv& At(int32_t layer);  // REQUIRES: the layer lies on a device
+  DeviceKv& At(int32_t layer) const;  // REQUIRES: the layer lies on a device
 
   KvCache& inner_;
 };

@@ -101,8 +101,8 @@ struct FinishQueryKernel {
 };
 
 // Grid: [heads, rows]. One thread encodes 32 elements of the head, which are a block.
-struct StoreRowsKernel {
-  static constexpr char kName[] = "store_rows";
+struct StoreHeadsKernel {
+  static constexpr char kName[] = "store_heads";
   static constexpr int32_t kThreads = kHeadThreads;
   struct Args {
     HeadArgs head;  // of values: no norm, no RoPE

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 LOCKSTEP_DEVICE_KERNEL(device::FinishQueryKernel)
-LOCKSTEP_DEVICE_KERNEL(device::StoreRowsKernel)
+LOCKSTEP_DEVICE_KERNEL(device::StoreHeadsKernel)
 
 namespace device {
 namespace {
@@ -45,7 +45,7 @@ void StoreRows(DeviceStream& stream, const HeadFinish& finish, const StoreArgs& 
            finish.head_dim);
   LS_CHECK(slot.exact.size == 0 || args.exact_first.size > 0, "a window without exact_first");
   if (rows.size > 0) rows = First("rows", rows, count * args.heads * finish.head_dim);
-  Launch<StoreRowsKernel>(stream, {.x = args.heads, .y = args.slot.count},
+  Launch<StoreHeadsKernel>(stream, {.x = args.heads, .y = args.slot.count},
                           {.head = HeadArgsOf(finish, args.heads, args.positions, count, args.x),
                            .type = slot.type,
                            .stored = slot.stored,

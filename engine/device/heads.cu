@@ -4,6 +4,6 @@
 namespace lockstep {
 
 LOCKSTEP_CUDA_KERNEL(device::FinishQueryKernel)
-LOCKSTEP_CUDA_KERNEL(device::StoreRowsKernel)
+LOCKSTEP_CUDA_KERNEL(device::StoreHeadsKernel)
 
 }  // namespace lockstep
