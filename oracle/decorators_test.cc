@@ -62,6 +62,7 @@ class ProbeCache final : public KvCache {
     Note("CommitSlot"), Check(layer);
     positions_.assign(positions.begin(), positions.end());
   }
+  DeviceKv* device_kv(int32_t layer) override { return Note("device_kv"), Check(layer), nullptr; }
   void Rollback(int32_t length) override {
     Note("Rollback");
     if (length > 6) throw std::out_of_range("probe: rollback");
@@ -115,6 +116,7 @@ const std::map<std::string, std::function<void(KvCache&)>>& Calls() {
       {"Update", [](KvCache& c) { c.Update(2, kRun, kRow, kRow); }},
       {"TryReserveSlot", [](KvCache& c) { EXPECT_TRUE(c.TryReserveSlot(2, kRun).has_value()); }},
       {"CommitSlot", [](KvCache& c) { c.CommitSlot(2, kRun); }},
+      {"device_kv", [](KvCache& c) { EXPECT_EQ(c.device_kv(1), nullptr); }},
       {"Rollback", [](KvCache& c) { c.Rollback(3); }},
       {"Clear", [](KvCache& c) { c.Clear(); }},
       {"Fork", [](KvCache& c) { EXPECT_NE(c.Fork(), nullptr); }},
@@ -173,7 +175,7 @@ TEST(DecoratorTest, CountingForwardsEverything) {
 }
 
 TEST(DecoratorTest, RecordingForwardsEverything) {
-  ExpectForwardsEverything(Owning<RecordingCache>(), {});
+  ExpectForwardsEverything(Owning<RecordingCache>(), {"device_kv"});  // hidden
 }
 
 TEST(DecoratorTest, UpdateOnlyForwardsAllButReserve) {
@@ -190,7 +192,9 @@ TEST(DecoratorTest, FaultyForwardsEverythingBeforeItsStep) {
         [&](std::unique_ptr<KvCache> inner) {
           return std::make_unique<FaultyCache>(std::move(inner), plant);
         },
-        {"geometry"});  // asked more than once: a plant's place is checked against it
+        // The first is asked more than once, as a plant's place is checked against it; the second
+        // is hidden.
+        {"geometry", "device_kv"});
   }
 }
 
