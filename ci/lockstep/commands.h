@@ -14,13 +14,15 @@ Command ConformCommand();
 Command ReplayCommand();
 Command FuzzCommand();
 Command DoctorCommand();
+Command DeviceCheckCommand();
 Command SynthCommand();
 Command BenchCommand();
 Command GoldenCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {RunCommand(),    VerifyCommand(), ConformCommand(), ReplayCommand(), FuzzCommand(),
-          DoctorCommand(), SynthCommand(),  BenchCommand(),   GoldenCommand()};
+  return {RunCommand(),   VerifyCommand(), ConformCommand(),     ReplayCommand(),
+          FuzzCommand(),  DoctorCommand(), DeviceCheckCommand(), SynthCommand(),
+          BenchCommand(), GoldenCommand()};
 }
 
 }  // namespace lockstep::cli

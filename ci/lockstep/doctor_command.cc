@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "caches/device.h"
 #include "caches/error.h"
 #include "caches/registry.h"
 #include "ci/lockstep/cli.h"
@@ -128,6 +129,20 @@ Line Arithmetic() {
           ok};
 }
 
+// A machine without a GPU is a healthy one.
+Line Devices() {
+#if defined(LOCKSTEP_CUDA)
+  const auto cuda = MakeCudaDevice();
+  const std::string found = cuda != nullptr
+                                ? fmt::format("{}: {}", cuda->name(), cuda->Description())
+                                : fmt::format("no GPU ({})", WhyNoCudaDevice());
+  const std::string text = "built with the CUDA Toolkit, " + found;
+#else
+  const std::string text = WhyNoCudaDevice();
+#endif
+  return {"devices", fmt::format("{}; {}", MakeHostExecutor()->Description(), text)};
+}
+
 Line Models() {
   const char* chosen = std::getenv("LOCKSTEP_MODELS");
   const std::filesystem::path folder =
@@ -149,7 +164,7 @@ ExitCode Doctor(bool json) {
   nlohmann::ordered_json object;
   bool healthy = true;
   for (const auto examine :
-       {Machine, Compiler, Libraries, Kernels, FloatingPoint, Arithmetic, Models}) {
+       {Machine, Compiler, Libraries, Kernels, Devices, FloatingPoint, Arithmetic, Models}) {
     const Line line = examine();
     healthy = healthy && line.ok;
     object["checks"].push_back({{"topic", line.topic}, {"ok", line.ok}, {"text", line.text}});

@@ -1,0 +1,48 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "ci/lockstep/test_process.h"
+
+namespace lockstep::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(DeviceCheckTest, SimulatedItRunsEveryPart) {
+  const std::string rows = testing::TempDir() + "/lockstep_device_check_rows";
+  const std::string file = testing::TempDir() + "/lockstep_device_check.json";
+  std::ofstream(rows) << "tests\tok\t1.5\tcaches_device_test\n";
+  const ProcessResult result =
+      RunLockstepCommand({"device-check", "--simulate", "--rows", rows, "--json-file", file});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("device-check, simulated: 5 rows, 0 failed, 0 skipped"));
+  const auto object = nlohmann::json::parse(std::ifstream(file));
+  EXPECT_EQ(object["simulated"], true);
+  std::set<std::string> parts;
+  for (const auto& row : object["rows"]) parts.insert(row["part"]);
+  EXPECT_THAT(parts, testing::ElementsAre("device", "limits", "tests"));
+  EXPECT_GT(object["rows"][2]["value"], 0.0);
+}
+
+TEST(DeviceCheckTest, AFailedRowFailsIt) {
+  const std::string rows = testing::TempDir() + "/lockstep_device_check_failed";
+  std::ofstream(rows) << "tests\tFAILED\t1.5\tcaches_device_test\n";
+  const ProcessResult result =
+      RunLockstepCommand({"device-check", "--simulate", "--skip", "limits", "--rows", rows});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("1 failed, 1 skipped"));
+  std::ofstream(rows) << "tests ok\n";
+  EXPECT_EQ(RunLockstepCommand({"device-check", "--simulate", "--rows", rows}).exit_code, 2);
+}
+
+TEST(DeviceCheckTest, WithoutAGpuItSaysSo) {
+  const ProcessResult result = RunLockstepCommand({"device-check"}, {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("device-check: skipped: "));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
