@@ -46,7 +46,7 @@ struct TouchHistory {
 // A memory of the device; `history` has an entry a byte, and is there in checked mode alone.
 struct ShadowMemory {
   struct Free {
-    void operator()(TouchHistory* history) const { std::free(history); }
+    void operator()(TouchHistory* entries) const { std::free(entries); }
   };
   int64_t number = 0;  // of all that the device allocated, from 1
   uintptr_t address = 0;
