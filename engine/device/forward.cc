@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "caches/check.h"
+#include "engine/device/head_limit.h"
 
 namespace lockstep::device {
 namespace {
@@ -192,16 +193,7 @@ MatMulArgs DeviceForward::ProductOf(const UploadedMatrix& w, const DeviceBuffer<
 
 void DeviceForward::Project(int32_t layer) {
   const DeviceLayer& w = weights_.layers[static_cast<size_t>(layer)];
-  const int64_t values = int64_t{n_} * config_.dim;
-  const bool quantize = w.wq.quantized() || w.wk.quantized() || w.wv.quantized();
-  RmsNorm(*stream_, {.x = residual_.part(0, values),
-                     .weight = w.attn_norm.all(),
-                     .rows = n_,
-                     .n = config_.dim,
-                     .eps = config_.rms_eps,
-                     .y = normed_.part(0, values),
-                     .blocks = quantize ? blocks_.part(0, QuantizedBytes(n_, config_.dim))
-                                        : Global<uint8_t>{}});
+  NormRows(w.attn_norm, w.wq.quantized() || w.wk.quantized() || w.wv.quantized());
   Trace(layer, Stage::kAttnNorm, normed_, config_.dim);
   const auto project = [&](const UploadedMatrix& matrix, const DeviceFloats& bias,
                            const DeviceBuffer<float>& y) {
@@ -219,6 +211,18 @@ void DeviceForward::Project(int32_t layer) {
   FinishQuery(*stream_, FinishOf(layer, w.q_norm), positions_.part(0, n_), n_, config_.num_heads,
               query_.part(0, int64_t{n_} * config_.q_dim()));
   Trace(layer, Stage::kQueryRope, query_, config_.q_dim());
+}
+
+void DeviceForward::NormRows(const DeviceFloats& weight, bool quantize) {
+  const int64_t values = int64_t{n_} * config_.dim;
+  RmsNorm(*stream_, {.x = residual_.part(0, values),
+                     .weight = weight.all(),
+                     .rows = n_,
+                     .n = config_.dim,
+                     .eps = config_.rms_eps,
+                     .y = normed_.part(0, values),
+                     .blocks = quantize ? blocks_.part(0, QuantizedBytes(n_, config_.dim))
+                                        : Global<uint8_t>{}});
 }
 
 HeadFinish DeviceForward::FinishOf(int32_t layer, const DeviceFloats& norm) const {
@@ -241,15 +245,7 @@ void DeviceForward::FeedForward(int32_t layer) {
   MatMul(*stream_, out);
   Trace(layer, Stage::kAttnOut, residual_, config_.dim);
 
-  const bool quantize = w.w_gate.quantized() || w.w_up.quantized();
-  RmsNorm(*stream_, {.x = residual_.part(0, values),
-                     .weight = w.ffn_norm.all(),
-                     .rows = n_,
-                     .n = config_.dim,
-                     .eps = config_.rms_eps,
-                     .y = normed_.part(0, values),
-                     .blocks = quantize ? blocks_.part(0, QuantizedBytes(n_, config_.dim))
-                                        : Global<uint8_t>{}});
+  NormRows(w.ffn_norm, w.w_gate.quantized() || w.w_up.quantized());
   Trace(layer, Stage::kFfnNorm, normed_, config_.dim);
   MatMulArgs gate = ProductOf(w.w_gate, normed_);
   gate.y = gate_.part(0, hidden);

@@ -25,9 +25,6 @@
 
 namespace lockstep::device {
 
-// Elements of a head, at most.
-inline constexpr int32_t kHeadDimMax = 256;
-
 class DeviceForward {
  public:
   // Layers [0, layers) of the model on the device, layers in [1, num_layers]. Throws
@@ -98,6 +95,8 @@ class DeviceForward {
   const DeviceGraph& GraphFor(int32_t layers);
   std::unique_ptr<DeviceGraph> RecordLayers(int32_t layers);
 
+  // The normed residual rows, quantized when a matrix that reads them is.
+  void NormRows(const DeviceFloats& weight, bool quantize);
   HeadFinish FinishOf(int32_t layer, const DeviceFloats& norm) const;
   MatMulArgs ProductOf(const UploadedMatrix& w, const DeviceBuffer<float>& x) const;
   void Trace(int32_t layer, Stage stage, const DeviceBuffer<float>& rows, int64_t width);

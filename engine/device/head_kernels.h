@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "caches/device_rows.h"
+#include "engine/device/head_limit.h"
 #include "engine/device/reduce.h"
 
 namespace lockstep::device {
 
-constexpr int32_t kHeadDimMax = 256;
 constexpr int32_t kHeadThreads = 128;
 
 struct HeadArgs {

@@ -46,12 +46,12 @@ void StoreRows(DeviceStream& stream, const HeadFinish& finish, const StoreArgs& 
   LS_CHECK(slot.exact.size == 0 || args.exact_first.size > 0, "a window without exact_first");
   if (rows.size > 0) rows = First("rows", rows, count * args.heads * finish.head_dim);
   Launch<StoreHeadsKernel>(stream, {.x = args.heads, .y = args.slot.count},
-                          {.head = HeadArgsOf(finish, args.heads, args.positions, count, args.x),
-                           .type = slot.type,
-                           .stored = slot.stored,
-                           .exact_first = args.exact_first,
-                           .exact = slot.exact,
-                           .rows = rows});
+                           {.head = HeadArgsOf(finish, args.heads, args.positions, count, args.x),
+                            .type = slot.type,
+                            .stored = slot.stored,
+                            .exact_first = args.exact_first,
+                            .exact = slot.exact,
+                            .rows = rows});
 }
 
 }  // namespace

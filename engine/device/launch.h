@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "caches/check.h"
+#include "engine/device/kernels.h"
 #include "engine/device/weight_type.h"
 #include "engine/gguf.h"
 
@@ -34,7 +35,7 @@ Global<T> First(const char* what, Global<T> memory, int64_t count) {
 inline Global<uint8_t> BlocksOf(Global<uint8_t> blocks, int64_t rows, int64_t cols) {
   if (blocks.size == 0) return {};
   LS_CHECK(cols % 32 == 0, "rows of {} elements are no whole blocks", cols);
-  return First("blocks", blocks, rows * (cols / 32) * 40);
+  return First("blocks", blocks, QuantizedBytes(rows, static_cast<int32_t>(cols)));
 }
 
 inline WeightType WeightTypeOf(GgmlType type) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/device/reduce.h"
+#include "engine/device/stored_rows.h"
 #include "engine/device/weight_type.h"
 
 namespace lockstep::device {
@@ -27,23 +28,15 @@ struct EmbedKernel {
                                        int64_t cols) {
     switch (type) {
       case WeightType::kF32:
-        return bytes.template Load<float>((row * cols + i) * 4);
+        return LoadStored<RowType::kF32>(bytes, cols, row, i);
       case WeightType::kF16:
-        return WidenHalf(bytes.template Load<uint16_t>((row * cols + i) * 2));
+        return LoadStored<RowType::kF16>(bytes, cols, row, i);
       case WeightType::kBF16:
         return WidenBF16(bytes.template Load<uint16_t>((row * cols + i) * 2));
-      case WeightType::kQ8_0: {
-        const int64_t block = (row * cols + i) / 32 * 34;
-        const auto quant = static_cast<int8_t>(bytes.template Load<uint8_t>(block + 2 + i % 32));
-        return static_cast<float>(quant) * WidenHalf(bytes.template Load<uint16_t>(block));
-      }
-      case WeightType::kQ4_0: {
-        const int64_t block = (row * cols + i) / 32 * 18;
-        const uint32_t pair = bytes.template Load<uint8_t>(block + 2 + i % 16);
-        const uint32_t nibble = (i % 32 < 16 ? pair : pair >> 4) & 15u;
-        return static_cast<float>(static_cast<int32_t>(nibble) - 8) *
-               WidenHalf(bytes.template Load<uint16_t>(block));
-      }
+      case WeightType::kQ8_0:
+        return LoadStored<RowType::kQ8_0>(bytes, cols, row, i);
+      case WeightType::kQ4_0:
+        return LoadStored<RowType::kQ4_0>(bytes, cols, row, i);
     }
     return 0;
   }
