@@ -65,14 +65,14 @@ bool DeviceForward::ReserveAll(int32_t layers) {
 
 // The graph of these memories, recorded when there is none yet.
 const DeviceGraph& DeviceForward::GraphFor(int32_t layers) {
-  std::vector<int64_t> memory;
-  for (const Piece& piece : layer_pieces_) Describe(*piece.slot, piece.view, &memory);
+  memory_.clear();
+  for (const Piece& piece : layer_pieces_) Describe(*piece.slot, piece.view, &memory_);
   const auto found = std::ranges::find_if(graphs_, [&](const Graph& graph) {
-    return graph.memory == memory && graph.positions_max == positions_max_;
+    return graph.memory == memory_ && graph.positions_max == positions_max_;
   });
   if (found != graphs_.end()) return *found->graph;
   if (graphs_.size() == kGraphsMax) graphs_.erase(graphs_.begin());
-  graphs_.push_back({std::move(memory), positions_max_, RecordLayers(layers)});
+  graphs_.push_back({memory_, positions_max_, RecordLayers(layers)});
   ++graphs_recorded_;
   return *graphs_.back().graph;
 }

@@ -291,9 +291,7 @@ void DeviceForward::Logits(int32_t sequences, std::span<float> logits) {
     for (int32_t i = 0; i < sequences; ++i) {
       const End& end = ends_[static_cast<size_t>(i)];
       if (end.trace == nullptr) continue;
-      trace_rows_.resize(static_cast<size_t>(width));
-      stream_->Download(rows.address(i * width), trace_rows_.data(), width * 4);
-      stream_->Synchronize();
+      RowsOnHost(rows, i, 1, width);
       end.trace->OnStage({config_.num_layers, stage, {&end.position, 1}, trace_rows_, width});
     }
   };
@@ -319,12 +317,17 @@ void DeviceForward::Trace(int32_t layer, Stage stage, const DeviceBuffer<float>&
   for (const Piece& piece : pieces_) TracePiece(layer, stage, piece, rows, width);
 }
 
+void DeviceForward::RowsOnHost(const DeviceBuffer<float>& rows, int64_t first, int64_t count,
+                               int64_t width) {
+  trace_rows_.resize(static_cast<size_t>(count * width));
+  stream_->Download(rows.address(first * width), trace_rows_.data(), count * width * 4);
+  stream_->Synchronize();
+}
+
 void DeviceForward::TracePiece(int32_t layer, Stage stage, const Piece& piece,
                                const DeviceBuffer<float>& rows, int64_t width) {
   if (piece.in.trace == nullptr) return;
-  trace_rows_.resize(static_cast<size_t>(piece.count * width));
-  stream_->Download(rows.address(piece.first * width), trace_rows_.data(), piece.count * width * 4);
-  stream_->Synchronize();
+  RowsOnHost(rows, piece.first, piece.count, width);
   piece.in.trace->OnStage({layer, stage, piece.in.positions, trace_rows_, width});
 }
 

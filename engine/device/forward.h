@@ -84,6 +84,8 @@ class DeviceForward {
   void CheckView(int32_t layer, const Piece& piece) const;
   void UploadExactFirst(int32_t layer, const Piece& piece, int64_t index);
   Global<const int32_t> ExactFirst(int32_t layer, const Piece& piece, int64_t index) const;
+  // Rows [first, first + count) into trace_rows_.
+  void RowsOnHost(const DeviceBuffer<float>& rows, int64_t first, int64_t count, int64_t width);
   void TracePiece(int32_t layer, Stage stage, const Piece& piece, const DeviceBuffer<float>& rows,
                   int64_t width);
   void Attend(int32_t layer, bool eager);
@@ -133,6 +135,7 @@ class DeviceForward {
   std::vector<End> ends_;
   int32_t n_ = 0;
   std::vector<Graph> graphs_;
+  std::vector<int64_t> memory_;  // of the step in progress, as a graph's
   int64_t graph_steps_ = 0;
   int64_t graphs_recorded_ = 0;
 };

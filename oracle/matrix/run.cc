@@ -145,8 +145,8 @@ KvGeometry MatrixRunner::Geometry() const {
 }
 
 Transformer& MatrixRunner::Engine(const KernelTable& kernels, const Variation& variation) {
-  if (engine_ == nullptr || engine_kernels_ != &kernels || engine_threads_ != variation.threads ||
-      engine_on_ != variation.on || engine_layers_ != variation.device_layers) {
+  const EngineKind kind = {&kernels, variation.threads, variation.on, variation.device_layers};
+  if (engine_ == nullptr || engine_kind_ != kind) {
     engine_ = nullptr;  // never two pools of threads at a time
     device_ = MakeDeviceFor(variation.on, seed_);
     engine_ = std::make_unique<Transformer>(
@@ -154,10 +154,7 @@ Transformer& MatrixRunner::Engine(const KernelTable& kernels, const Variation& v
                                          .threads = variation.threads,
                                          .device = device_,
                                          .device_layers = variation.device_layers});
-    engine_kernels_ = &kernels;
-    engine_threads_ = variation.threads;
-    engine_on_ = variation.on;
-    engine_layers_ = variation.device_layers;
+    engine_kind_ = kind;
   }
   return *engine_;
 }

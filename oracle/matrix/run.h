@@ -106,10 +106,15 @@ class MatrixRunner {
   int32_t decode_steps_;
   uint64_t seed_;
   std::unique_ptr<Transformer> engine_;
-  const KernelTable* engine_kernels_ = nullptr;
-  int32_t engine_threads_ = 0;
-  Variation::On engine_on_ = Variation::On::kHost;
-  int32_t engine_layers_ = 0;
+  // What engine_ was made for.
+  struct EngineKind {
+    const KernelTable* kernels = nullptr;
+    int32_t threads = 0;
+    Variation::On on = Variation::On::kHost;
+    int32_t device_layers = 0;
+    friend bool operator==(const EngineKind&, const EngineKind&) = default;
+  };
+  EngineKind engine_kind_;
   std::shared_ptr<Device> device_;  // of engine_, null on the host
   std::vector<float> logits_;       // of the prefill, while other tokens are decoded and rejected
 };
