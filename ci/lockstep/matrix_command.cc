@@ -206,11 +206,11 @@ void PrintRow(const MatrixRow& row) {
                                           row.control_caught ? "caught" : "NOT CAUGHT");
   for (const MatrixCell& cell : row.cells) {
     if (cell.verdict == MatrixCell::Verdict::kNotAvailable) {
-      fmt::print("{:<11} {:<26} {}: {}\n", axis, cell.value, MatrixVerdictName(cell.verdict),
+      fmt::print("{:<11} {:<27} {}: {}\n", axis, cell.value, MatrixVerdictName(cell.verdict),
                  cell.detail);
     } else {
       const bool first = &cell == row.cells.data();
-      fmt::print("{:<11} {:<26} {:<9} {:>9}  {:.16}{}{}\n", axis, cell.value,
+      fmt::print("{:<11} {:<27} {:<9} {:>9}  {:.16}{}{}\n", axis, cell.value,
                  MatrixVerdictName(cell.verdict), cell.comparisons, cell.digest.Hex(),
                  first ? "  " : "", first ? control : "");
     }
@@ -220,7 +220,7 @@ void PrintRow(const MatrixRow& row) {
 
 // Digests are cut to their first 16 digits here: --json has all 32.
 void PrintTable(const MatrixResult& result) {
-  fmt::print("{:<11} {:<26} {:<9} {:>9}  {:<16}  {}\n", "axis", "value", "verdict", "compared",
+  fmt::print("{:<11} {:<27} {:<9} {:>9}  {:<16}  {}\n", "axis", "value", "verdict", "compared",
              "digest", "control");
   for (const MatrixRow& row : result.rows) PrintRow(row);
   for (const MatrixRow& row : result.rows) {

@@ -180,19 +180,19 @@ void PrintHeading(const VerifyFlags& flags, const VerifyOptions& options) {
 // Digests are cut to their first 16 digits here: --json has all 32.
 void PrintCell(const VerifyCell& cell) {
   if (cell.verdict == VerifyCell::Verdict::kNotApplicable) {
-    fmt::print("{:<26} {:<15} {}: {}\n", cell.cache, cell.write_path, VerdictName(cell.verdict),
+    fmt::print("{:<27} {:<15} {}: {}\n", cell.cache, cell.write_path, VerdictName(cell.verdict),
                cell.reason);
     return;
   }
   const PathCounts& counts = cell.result.counts;
-  fmt::print("{:<26} {:<15} {:>8} {:>8} {:>8} {:>8} {:>8.2f}  {:.16} {:.16}  {}\n", cell.cache,
+  fmt::print("{:<27} {:<15} {:>8} {:>8} {:>8} {:>8} {:>8.2f}  {:.16} {:.16}  {}\n", cell.cache,
              cell.write_path, counts.granted, counts.refused, counts.commits, counts.updates,
              cell.result.seconds, cell.result.logits.Hex(), cell.result.cache.Hex(),
              VerdictName(cell.verdict));
 }
 
 void PrintTable(const VerifyFlags& flags, const VerifyResult& result) {
-  fmt::print("{:<26} {:<15} {:>8} {:>8} {:>8} {:>8} {:>8}  {:<16} {:<16}\n", "cache", "write path",
+  fmt::print("{:<27} {:<15} {:>8} {:>8} {:>8} {:>8} {:>8}  {:<16} {:<16}\n", "cache", "write path",
              "reserved", "refused", "commits", "updates", "seconds", "logits", "cache rows");
   for (const VerifyCell& cell : result.cells) PrintCell(cell);
   for (const VerifyCell& cell : result.cells) {
