@@ -41,7 +41,7 @@ class CudaBlock {
 
   template <typename S>
   LOCKSTEP_KERNEL S& Shared() const {
-    static_assert(sizeof(S) <= kSharedBytes, "shared memory of a block");
+    static_assert(sizeof(S) <= kSharedMemoryBytes, "shared memory of a block");
     __shared__ alignas(16) unsigned char storage[sizeof(S)];
     return *reinterpret_cast<S*>(storage);
   }

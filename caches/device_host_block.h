@@ -24,7 +24,7 @@ class HostBlockRun {
  public:
   int32_t place[3] = {};        // x, y, z in the grid
   uint64_t order = 0;           // of the threads in each phase; 0: 0, 1, 2, ...
-  std::byte* shared = nullptr;  // kSharedBytes, and in checked mode kCheckedSharedBytes
+  std::byte* shared = nullptr;  // kSharedMemoryBytes, and in checked mode kCheckedSharedBytes
   AccessLog* log = nullptr;     // in checked mode
   DeviceMemories* memories = nullptr;
   const char* kernel = nullptr;
@@ -53,7 +53,7 @@ class HostBlockRun {
 };
 
 // A shared array in checked mode takes its elements and no more: their history is in the log.
-inline constexpr int32_t kCheckedSharedBytes = 2 * kSharedBytes;
+inline constexpr int32_t kCheckedSharedBytes = 2 * kSharedMemoryBytes;
 
 // Something that behaves like a reference to `T` and tells of each access.
 template <typename T, typename Place>
@@ -157,7 +157,7 @@ class HostBlock {
   // Made once a block; the elements of its arrays are uninitialised.
   template <typename S>
   S& Shared() const {
-    static_assert(sizeof(S) <= kSharedBytes && std::is_trivially_destructible_v<S>);
+    static_assert(sizeof(S) <= kSharedMemoryBytes && std::is_trivially_destructible_v<S>);
     return *new (run_->shared) S;
   }
 

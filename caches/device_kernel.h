@@ -75,7 +75,7 @@ struct DeviceGrid {
 };
 
 // Shared memory of a block, at most.
-inline constexpr int32_t kSharedBytes = 48 * 1024;
+inline constexpr int32_t kSharedMemoryBytes = 48 * 1024;
 // Arguments of a kernel, at most.
 inline constexpr int32_t kArgsBytes = 512;
 

@@ -17,11 +17,9 @@ KvGeometry Layers(KvGeometry geometry, int32_t layers) {
   return geometry;
 }
 
-StateHeader HeaderOf(const KvGeometry& geometry) {
-  return {.kind = "hybrid",
-          .geometry = geometry,
-          .key_type = RowType::kF16,
-          .value_type = RowType::kF16};
+// Of every layer, wherever it lies.
+QuantizedKvOptions RowsOf(const KvGeometry& geometry) {
+  return {.geometry = geometry, .key_type = RowType::kF16, .value_type = RowType::kF16};
 }
 
 }  // namespace
@@ -39,10 +37,7 @@ HybridKvCache::HybridKvCache(const HybridKvOptions& options)
     on_device_ = std::make_unique<CudaKvCache>(Layers(g, device_layers_), options_.device);
   }
   if (device_layers_ < g.num_layers) {
-    on_host_ = std::make_unique<QuantizedKvCache>(
-        QuantizedKvOptions{.geometry = Layers(g, g.num_layers - device_layers_),
-                           .key_type = RowType::kF16,
-                           .value_type = RowType::kF16});
+    on_host_ = std::make_unique<QuantizedKvCache>(RowsOf(Layers(g, g.num_layers - device_layers_)));
   }
 }
 
@@ -123,7 +118,7 @@ void HybridKvCache::SaveState(StateWriter* writer) const {
   for (int32_t layer = 0; layer < options_.geometry.num_layers; ++layer) {
     lengths.push_back(length(layer));
   }
-  writer->WriteHeader(HeaderOf(options_.geometry));
+  writer->WriteHeader(StateHeaderOf("hybrid", RowsOf(options_.geometry)));
   writer->WriteLengths(lengths);
   const int64_t row_bytes = RowBytes(RowType::kF16, options_.geometry.kv_stride());
   KvView view;
@@ -139,7 +134,7 @@ void HybridKvCache::SaveState(StateWriter* writer) const {
 
 void HybridKvCache::LoadState(StateReader* reader) {
   const KvGeometry& g = options_.geometry;
-  reader->ExpectHeader(HeaderOf(g));
+  reader->ExpectHeader(StateHeaderOf("hybrid", RowsOf(g)));
   const std::vector<int32_t> lengths = reader->ReadLengths(g);  // [num_layers]
   int64_t bytes = 0;
   for (int32_t length : lengths) bytes += length * 2 * RowBytes(RowType::kF16, g.kv_stride());

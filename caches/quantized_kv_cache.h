@@ -56,6 +56,10 @@ QuantizedKvOptions CheckedOptions(std::string_view cache, QuantizedKvOptions opt
 // "q8_0+q4_0/w4", "q8_0+q4_0/w4-f16".
 std::string RowsName(const QuantizedKvOptions& options);
 
+// What the file of a cache of that kind with these rows begins with.
+struct StateHeader;
+StateHeader StateHeaderOf(std::string_view kind, const QuantizedKvOptions& options);
+
 // Of a cache file: the held positions of one layer of that length, their number and then each,
 // increasing, each in a slot of its own.
 std::vector<int32_t> ReadHeldPositions(const QuantizedKvOptions& options, int32_t length,

@@ -7,15 +7,6 @@
 namespace lockstep {
 namespace {
 
-StateHeader HeaderOf(std::string_view kind, const QuantizedKvOptions& options) {
-  return {.kind = kind,
-          .geometry = options.geometry,
-          .key_type = options.key_type,
-          .value_type = options.value_type,
-          .window = options.window,
-          .window_type = options.window_type};
-}
-
 // In increasing order.
 std::vector<int32_t> HeldPositions(const DeviceLayer& layer) {
   std::vector<int32_t> held;
@@ -45,7 +36,7 @@ Digest DeviceRowsCache::StorageDigest() const {
 void DeviceRowsCache::SaveState(StateWriter* writer) const {
   std::vector<int32_t> lengths;  // [num_layers]
   for (const DeviceLayer& layer : layers_) lengths.push_back(layer.length());
-  writer->WriteHeader(HeaderOf(kind_, options_));
+  writer->WriteHeader(StateHeaderOf(kind_, options_));
   writer->WriteLengths(lengths);
   for (const DeviceLayer& layer : layers_) {
     const std::vector<int32_t> held = HeldPositions(layer);
@@ -73,7 +64,7 @@ void DeviceRowsCache::LoadRows(int32_t layer, int32_t length, StateReader* reade
 
 void DeviceRowsCache::LoadState(StateReader* reader) {
   const KvGeometry& g = options_.geometry;
-  reader->ExpectHeader(HeaderOf(kind_, options_));
+  reader->ExpectHeader(StateHeaderOf(kind_, options_));
   const std::vector<int32_t> lengths = reader->ReadLengths(g);  // [num_layers]
   std::vector<std::vector<int32_t>> held;                       // [num_layers], positions
   const int64_t row_bytes =

@@ -7,18 +7,15 @@
 #include "caches/quantized_kv_cache.h"
 
 namespace lockstep {
-namespace {
 
-StateHeader HeaderOf(const QuantizedKvOptions& options) {
-  return {.kind = "quantized",
+StateHeader StateHeaderOf(std::string_view kind, const QuantizedKvOptions& options) {
+  return {.kind = kind,
           .geometry = options.geometry,
           .key_type = options.key_type,
           .value_type = options.value_type,
           .window = options.window,
           .window_type = options.window_type};
 }
-
-}  // namespace
 
 std::vector<int32_t> ReadHeldPositions(const QuantizedKvOptions& options, int32_t length,
                                        StateReader* reader) {
@@ -76,7 +73,7 @@ Digest QuantizedKvCache::StorageDigest() const {
 // V row.
 void QuantizedKvCache::SaveState(StateWriter* writer) const {
   const int32_t num_layers = options_.geometry.num_layers;
-  writer->WriteHeader(HeaderOf(options_));
+  writer->WriteHeader(StateHeaderOf("quantized", options_));
   writer->WriteLengths(lengths_);
   for (int32_t layer = 0; layer < num_layers; ++layer) {
     const std::vector<int32_t> held = HeldPositions(layer);
@@ -103,7 +100,7 @@ void QuantizedKvCache::LoadRows(int32_t layer, int32_t length, StateReader* read
 
 void QuantizedKvCache::LoadState(StateReader* reader) {
   const KvGeometry& g = options_.geometry;
-  reader->ExpectHeader(HeaderOf(options_));
+  reader->ExpectHeader(StateHeaderOf("quantized", options_));
   const std::vector<int32_t> lengths = reader->ReadLengths(g);  // [num_layers]
   std::vector<std::vector<int32_t>> held;                       // [num_layers], positions
   int64_t bytes = 0;
