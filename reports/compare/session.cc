@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "caches/check.h"
+#include "caches/error.h"
+#include "caches/random.h"
+#include "reports/compare_session.h"
+
+namespace lockstep {
+namespace {
+
+class Session {
+ public:
+  Session(BenchRun baseline, BenchRun subject, const std::vector<std::string>& names,
+          const MeasureFunction& measure, const SessionOptions& options)
+      : baseline_(std::move(baseline)),
+        subject_(std::move(subject)),
+        measure_(measure),
+        options_(options),
+        random_(Random(options.comparison.seed).Split(1)) {
+    LS_CHECK(!names.empty(), "a session without benchmarks");
+    for (const std::string& name : names) {
+      baseline_.benchmarks.push_back({.name = name});
+      subject_.benchmarks.push_back({.name = name});
+    }
+    decided_.resize(names.size());
+  }
+
+  Comparison Run() {
+    int32_t next_look = options_.until_decided ? options_.first_look : options_.rounds_max;
+    for (round_ = 0; round_ < options_.rounds_max && !OutOfTime();) {
+      MeasureRound();
+      ++round_;
+      if (round_ < next_look) continue;
+      Look();
+      next_look += (next_look + 1) / 2;
+      if (options_.until_decided && CountDecided() == decided_.size()) break;
+    }
+    if (last_look_ < round_ || round_ == 0) Look();
+    return std::move(result_);
+  }
+
+ private:
+  bool OutOfTime() const { return options_.out_of_time && options_.out_of_time(); }
+
+  size_t CountDecided() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        decided_, [](const auto& d) { return d.verdict != BenchVerdict::kInconclusive; }));
+  }
+
+  void Report(const std::string& measuring) const {
+    if (!options_.on_progress) return;
+    options_.on_progress({.round = round_ + 1,
+                          .decided = CountDecided(),
+                          .benchmarks = decided_.size(),
+                          .measuring = measuring});
+  }
+
+  // A round is whole for every benchmark or is not there for it: time is looked at before each.
+  void MeasureRound() {
+    for (size_t i = 0; i < decided_.size(); ++i) {
+      const bool done = decided_[i].verdict != BenchVerdict::kInconclusive;
+      // One whole round of every benchmark, however little time there is: a name must not vanish.
+      if (done || (round_ > 0 && OutOfTime())) continue;
+      Report(baseline_.benchmarks[i].name);
+      const bool subject_first = random_.Below(2) == 1;
+      const Side outer = subject_first ? Side::kSubject : Side::kBaseline;
+      const Side inner = subject_first ? Side::kBaseline : Side::kSubject;
+      for (const Side side : {outer, inner, inner, outer}) MeasureOnce(side, i);
+    }
+  }
+
+  void MeasureOnce(Side side, size_t index) {
+    BenchRun& run = side == Side::kBaseline ? baseline_ : subject_;
+    BenchResult& result = run.benchmarks[index];
+    Measured measured = measure_(side, result.name);
+    measured.sample.round = round_;
+    if (result.samples.empty()) {
+      result.unit = measured.unit;
+      result.direction = measured.direction;
+      result.counters = measured.counters;
+      result.digest = measured.digest;
+      result.bound = measured.bound;
+    } else if (result.digest != measured.digest || result.counters != measured.counters) {
+      throw Error({fmt::format("benchmark '{}' of the {}", result.name,
+                               side == Side::kBaseline ? "baseline" : "subject"),
+                   "computes other bits, or counts otherwise, in another round",
+                   "repair it first: equal inputs have to give equal bits and counts"});
+    }
+    result.samples.push_back(measured.sample);
+  }
+
+  void Look() {
+    ComparisonOptions options = options_.comparison;
+    if (options_.until_decided) options.look = ++looks_;
+    result_ = Compare(baseline_, subject_, options);
+    for (size_t i = 0; i < decided_.size(); ++i) {
+      const bool done = decided_[i].verdict != BenchVerdict::kInconclusive;
+      if (done) {
+        result_.benchmarks[i] = decided_[i];
+      } else {
+        decided_[i] = result_.benchmarks[i];
+      }
+    }
+    last_look_ = round_;
+  }
+
+  BenchRun baseline_, subject_;
+  const MeasureFunction& measure_;
+  const SessionOptions& options_;
+  Random random_;  // which side comes first
+  int32_t round_ = 0, looks_ = 0, last_look_ = 0;
+  std::vector<BenchComparison> decided_;  // as of the last look
+  Comparison result_;
+};
+
+}  // namespace
+
+Comparison RunSession(BenchRun baseline, BenchRun subject, const std::vector<std::string>& names,
+                      const MeasureFunction& measure, const SessionOptions& options) {
+  return Session(std::move(baseline), std::move(subject), names, measure, options).Run();
+}
+
+}  // namespace lockstep

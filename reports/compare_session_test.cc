@@ -1,0 +1,181 @@
+// Sessions on a made-up shared machine (reports/compare/noise_machine.h): how often equal builds
+// raise an alarm, how often a real regression is found, and that a session ends when it may.
+#include "reports/compare_session.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "caches/error.h"
+#include "reports/compare/noise_machine.h"
+#include "reports/statistics.h"
+
+namespace lockstep {
+namespace {
+
+using internal::NoiseMachine;
+
+const std::vector<std::string> kNames = {"decode", "prefill", "copy"};
+
+struct Simulation {
+  double slower = 1;        // factor of "prefill" of the subject
+  double instructions = 1;  // factor of its instructions
+  int32_t rounds_max = 40;
+};
+
+Comparison Simulate(uint64_t seed, const Simulation& simulation) {
+  NoiseMachine machine(Random(seed), {});
+  Random counted(seed);
+  double counts[2] = {};
+  for (double& count : counts) count = 1e7 + counted.Between(0, 5000);  // addresses differ
+  SessionOptions options = {.comparison = {.resamples = 400, .seed = seed},
+                            .rounds_max = simulation.rounds_max};
+  const auto measure = [&](Side side, const std::string& name) {
+    const bool changed = side == Side::kSubject && name == "prefill";
+    return Measured{.sample = machine.Measure(0.01 * (changed ? simulation.slower : 1)),
+                    .counters = {{"instructions", counts[static_cast<int>(side)] *
+                                                      (changed ? simulation.instructions : 1)}}};
+  };
+  return RunSession({}, {}, kNames, measure, options);
+}
+
+// What a comparison of medians would say that runs one side after the other, and calls 5 % a
+// difference.
+bool NaiveAlarm(uint64_t seed) {
+  NoiseMachine machine(Random(seed), {});
+  std::vector<double> sides[2];
+  for (auto& side : sides) {
+    for (int i = 0; i < 16; ++i) side.push_back(machine.Measure(0.01).value);
+  }
+  return Quantile(sides[1], 0.5) > 1.05 * Quantile(sides[0], 0.5);
+}
+
+TEST(CompareSessionTest, EqualBuildsRaiseAtMostOneAlarmInTwoHundred) {
+  constexpr int kSessions = 1400;
+  int alarms = 0, open = 0, naive = 0, left = 0;
+  for (uint64_t seed = 1; seed <= kSessions; ++seed) {
+    const Comparison result = Simulate(seed, {});
+    const auto differs = [](const BenchComparison& c) {
+      return c.verdict == BenchVerdict::kSlower || c.verdict == BenchVerdict::kFaster;
+    };
+    if (std::ranges::any_of(result.benchmarks, differs)) ++alarms;
+    for (const BenchComparison& c : result.benchmarks) {
+      open += c.verdict == BenchVerdict::kInconclusive ? 1 : 0;
+      left += c.rounds_left;
+    }
+    naive += NaiveAlarm(seed) ? 1 : 0;
+  }
+  const double rate = static_cast<double>(alarms) / kSessions;
+  fmt::print(
+      "A/A: {} alarms in {} sessions of {} series ({:.2f} %); {} series inconclusive; "
+      "medians one after the other: {} alarms\n",
+      alarms, kSessions, kNames.size(), 100 * rate, open, naive);
+  EXPECT_LE(rate, 1.0 / 200);
+  // The series are bad enough to show something, and most are decided all the same.
+  EXPECT_GT(naive, kSessions / 10);
+  EXPECT_GT(left, kSessions);
+  EXPECT_LT(open, kSessions * 3 / 20);
+}
+
+TEST(CompareSessionTest, ARegressionOfTenPercentIsFoundNineteenTimesOfTwenty) {
+  constexpr int kSessions = 200;
+  int found = 0, elsewhere = 0;
+  int64_t rounds = 0;
+  for (uint64_t seed = 1; seed <= kSessions; ++seed) {
+    const Comparison result = Simulate(1000000 + seed, {.slower = 1.10});
+    for (const BenchComparison& c : result.benchmarks) {
+      if (c.verdict != BenchVerdict::kSlower) continue;
+      ++(c.name == "prefill" ? found : elsewhere);
+      rounds += c.rounds + c.rounds_left;
+    }
+  }
+  fmt::print("10 % of time: found {} of {} times, after {} rounds in the mean; elsewhere {}\n",
+             found, kSessions, rounds / std::max(1, found), elsewhere);
+  EXPECT_GE(found, kSessions * 19 / 20);
+  EXPECT_LE(elsewhere, kSessions / 100);
+}
+
+TEST(CompareSessionTest, ThreePercentOfInstructionsAreFoundAlways) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const Comparison with = Simulate(seed, {.instructions = 1.03, .rounds_max = 2});
+    EXPECT_EQ(with.outcome(), Comparison::Outcome::kRegression) << seed;
+    const Comparison without = Simulate(seed, {.rounds_max = 2});
+    EXPECT_FALSE(std::ranges::any_of(without.benchmarks, &BenchComparison::counters_worse));
+  }
+}
+
+// The forecast of an inconclusive comparison is about right: with so many rounds more, most are
+// decided.
+TEST(CompareSessionTest, RoundsNeededAreAboutEnough) {
+  int forecasts = 0, decided = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    const auto with_rounds = [&](int32_t rounds) {
+      NoiseMachine machine(Random(seed), {.regime_change = 0});
+      const auto measure = [&](Side side, const std::string&) {
+        return Measured{.sample = machine.Measure(side == Side::kSubject ? 1.06 : 1)};
+      };
+      return RunSession({}, {}, {"a"}, measure,
+                        {.comparison = {.resamples = 400, .seed = seed},
+                         .rounds_max = rounds,
+                         .until_decided = false})
+          .benchmarks[0];
+    };
+    const BenchComparison first = with_rounds(8);
+    if (!first.rounds_needed || *first.rounds_needed > 200) continue;
+    ++forecasts;
+    if (!with_rounds(8 + *first.rounds_needed).rounds_needed) ++decided;
+  }
+  fmt::print("rounds needed: {} forecasts, {} decided with as many\n", forecasts, decided);
+  EXPECT_GE(forecasts, 20);
+  EXPECT_GE(decided, forecasts / 2);
+}
+
+TEST(CompareSessionTest, DecidedBenchmarksAreNotMeasuredAnyFurther) {
+  std::map<std::string, int> measured;
+  std::string order;
+  const auto measure = [&](Side side, const std::string& name) {
+    ++measured[name];
+    if (name == "quiet") order += side == Side::kBaseline ? 'A' : 'B';
+    NoiseMachine noisy(Random(static_cast<uint64_t>(measured[name])), {.own = 0.3});
+    return Measured{.sample = name == "quiet" ? BenchSample{.value = 1 + 1e-6 * measured[name]}
+                                              : noisy.Measure(1)};
+  };
+  const Comparison result = RunSession({}, {}, {"noisy", "quiet"}, measure,
+                                       {.comparison = {.resamples = 200}, .rounds_max = 20});
+  EXPECT_EQ(measured["quiet"], 4 * 8);
+  EXPECT_EQ(measured["noisy"], 4 * 20);
+  EXPECT_EQ(result.benchmarks[1].verdict, BenchVerdict::kSame);
+  int mirrored = 0;
+  for (size_t i = 0; i < order.size(); i += 4) {
+    const std::string round = order.substr(i, 4);
+    EXPECT_TRUE(round == "ABBA" || round == "BAAB") << round;
+    mirrored += round == "BAAB" ? 1 : 0;
+  }
+  EXPECT_GT(mirrored, 0);
+  EXPECT_LT(mirrored, 8);
+}
+
+TEST(CompareSessionTest, EndsWhenTimeIsUpWithEveryName) {
+  int left = 3;
+  SessionOptions options = {.comparison = {.resamples = 100}};
+  options.out_of_time = [&] { return --left < 0; };
+  const auto measure = [](Side, const std::string&) { return Measured{.sample = {.value = 1}}; };
+  const Comparison result = RunSession({}, {}, kNames, measure, options);
+  ASSERT_EQ(result.benchmarks.size(), 3u);
+  EXPECT_EQ(result.outcome(), Comparison::Outcome::kInconclusive);
+  EXPECT_GE(result.benchmarks[2].rounds, 1);
+}
+
+TEST(CompareSessionTest, BitsThatChangeBetweenRoundsAreAnError) {
+  int calls = 0;
+  const auto measure = [&](Side, const std::string&) {
+    return Measured{.sample = {.value = 1}, .digest = ++calls > 9 ? "b" : "a"};
+  };
+  EXPECT_THROW(RunSession({}, {}, {"a"}, measure, {.comparison = {.resamples = 100}}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

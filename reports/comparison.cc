@@ -1,0 +1,228 @@
+#include "reports/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "caches/check.h"
+#include "caches/error.h"
+#include "reports/compare/cost_ratio.h"
+#include "reports/rank_test.h"
+#include "reports/statistics.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int32_t kRoundsMin = 3;  // below which an interval of their median means nothing
+constexpr double kPower = 0.8;     // of `detectable`
+constexpr double kRoundsNeededMax = 9999;
+
+bool Near(const std::optional<double>& a, const std::optional<double>& b, double factor) {
+  if (!a || !b) return true;
+  return std::max(*a, *b) <= factor * std::min(*a, *b);
+}
+
+bool Close(const std::optional<double>& a, const std::optional<double>& b, double difference) {
+  return !a || !b || std::abs(*a - *b) <= difference;
+}
+
+double LevelOf(const ComparisonOptions& options) {
+  if (options.look == 0) return options.alpha;
+  return options.alpha / (options.look * (options.look + 1.0));
+}
+
+void CheckSameBenchmarks(const BenchRun& baseline, const BenchRun& subject) {
+  const auto require = [](const BenchRun& in, const BenchRun& other, const char* side) {
+    for (const BenchResult& result : in.benchmarks) {
+      const BenchResult* same = other.Find(result.name);
+      if (same == nullptr) {
+        throw Error({fmt::format("benchmark '{}'", result.name),
+                     fmt::format("is missing in the {}", side),
+                     "give both sides the same benchmarks, with a filter if it has to be"});
+      }
+      if (same->unit == result.unit && same->direction == result.direction) continue;
+      throw Error({fmt::format("benchmark '{}'", result.name),
+                   fmt::format("is in {}, {} is better, but in the {} in {}, {} is better",
+                               result.unit, DirectionName(result.direction), side, same->unit,
+                               DirectionName(same->direction)),
+                   "measure both sides alike"});
+    }
+  };
+  require(baseline, subject, "subject");
+  require(subject, baseline, "baseline");
+  if (baseline.benchmarks.empty()) {
+    throw Error({"comparison", "there is no benchmark", "measure some, or widen the filter"});
+  }
+}
+
+void CompareCounters(const BenchResult& baseline, const BenchResult& subject,
+                     const ComparisonOptions& options, BenchComparison* out) {
+  for (const auto& [name, before] : baseline.counters) {
+    const auto now = subject.counters.find(name);
+    if (now == subject.counters.end() || now->second == before) continue;
+    const auto known = options.counter_tolerances.find(name);
+    const double tolerance = known == options.counter_tolerances.end() ? 0 : known->second;
+    out->counters.push_back({.name = name,
+                             .baseline = before,
+                             .subject = now->second,
+                             .worse = now->second > before * (1 + tolerance)});
+  }
+}
+
+// All but what depends on the other benchmarks: the p-value is still the benchmark's own.
+BenchComparison CompareOne(const BenchResult& baseline, const BenchResult& subject,
+                           const ComparisonOptions& options, const Random& random) {
+  BenchComparison out = {.name = baseline.name, .unit = baseline.unit};
+  out.baseline_digest = baseline.digest;
+  out.subject_digest = subject.digest;
+  out.bits_changed =
+      !baseline.digest.empty() && !subject.digest.empty() && baseline.digest != subject.digest;
+  CompareCounters(baseline, subject, options, &out);
+  const auto floor = options.noise_floors.find(baseline.name);
+  out.within = options.within;
+  if (floor != options.noise_floors.end()) out.within = std::max(out.within, floor->second);
+  const auto samples = internal::SelectSamples(baseline, subject, options.regimes);
+  out.rounds = static_cast<int32_t>(samples.blocks.size());
+  out.rounds_left = samples.rounds_left;
+  out.by_limit = samples.by_limit;
+  if (samples.blocks.empty()) return out;
+  if (!samples.paired) {
+    out.rounds = static_cast<int32_t>(std::min(samples.baseline.size(), samples.subject.size()));
+  }
+  out.baseline = Quantile(samples.baseline, 0.5);
+  out.subject = Quantile(samples.subject, 0.5);
+  const double level = LevelOf(options);
+  const internal::CostRatio ratio =
+      internal::EstimateCostRatio(samples, 1 - level, options.resamples, random);
+  out.ratio = std::exp(ratio.log_ratio);
+  out.low = std::exp(ratio.low);
+  out.high = std::exp(ratio.high);
+  out.p_value = BlockedMannWhitney(samples.blocks).p_value;
+  // The interval is about `z` standard errors of the median to each side; a true effect is seen in
+  // kPower of all cases when it lies z + NormalQuantile(kPower) of them away.
+  const double z = NormalQuantile(1 - level / 2);
+  const double error = (ratio.high - ratio.low) / 2 / z;
+  out.detectable = std::expm1((z + NormalQuantile(kPower)) * error);
+  // The standard error of a median of normal values is sqrt(pi / 2) times that of their mean.
+  out.noise = std::expm1(z * std::sqrt(std::acos(-1.0) / 2 / out.rounds) * ratio.noise);
+  return out;
+}
+
+// About so many rounds more bring the nearer bound of the interval over the border: its width goes
+// with the square root of their number.
+int32_t RoundsNeeded(const BenchComparison& c) {
+  const double border = std::log1p(c.within), middle = std::log(c.ratio);
+  const double away = std::abs(std::abs(middle) - border);
+  // Between the estimate and the end of the interval that is on the wrong side.
+  const bool outside = std::abs(middle) > border;
+  const double toward_more = std::log(c.high) - middle, toward_less = middle - std::log(c.low);
+  const double width = (middle > 0) == outside ? toward_less : toward_more;
+  const double factor = away > 0 ? width / away : kRoundsNeededMax;
+  const double needed = c.rounds * factor * factor - c.rounds;
+  return static_cast<int32_t>(std::clamp(std::ceil(needed), 1.0, kRoundsNeededMax));
+}
+
+void Judge(double level, BenchComparison* c) {
+  if (c->rounds < kRoundsMin) return;
+  const double more = 1 + c->within, less = 1 / more;
+  const bool certain = c->p_value <= level;
+  if (c->low > more && certain) {
+    c->verdict = BenchVerdict::kSlower;
+  } else if (c->high < less && certain) {
+    c->verdict = BenchVerdict::kFaster;
+  } else if (c->low >= less && c->high <= more) {
+    c->verdict = BenchVerdict::kSame;
+  } else {
+    c->rounds_needed = RoundsNeeded(*c);
+  }
+}
+
+}  // namespace
+
+bool SameRegime(const MachineState& a, const MachineState& b, const RegimeTolerance& tolerance) {
+  return Near(a.read_bandwidth_one, b.read_bandwidth_one, tolerance.bandwidth) &&
+         Near(a.read_bandwidth_all, b.read_bandwidth_all, tolerance.bandwidth) &&
+         Near(a.barrier_seconds, b.barrier_seconds, tolerance.barrier) &&
+         Close(a.others, b.others, tolerance.load) && Close(a.steal, b.steal, tolerance.load);
+}
+
+std::string_view BenchVerdictName(BenchVerdict verdict) {
+  switch (verdict) {
+    case BenchVerdict::kFaster:
+      return "faster";
+    case BenchVerdict::kSlower:
+      return "slower";
+    case BenchVerdict::kSame:
+      return "same";
+    case BenchVerdict::kInconclusive:
+      break;
+  }
+  return "inconclusive";
+}
+
+bool BenchComparison::counters_worse() const {
+  return std::ranges::any_of(counters, &CounterChange::worse);
+}
+
+bool BenchComparison::regressed() const {
+  return verdict == BenchVerdict::kSlower || bits_changed || counters_worse();
+}
+
+Comparison::Outcome Comparison::outcome() const {
+  if (std::ranges::any_of(benchmarks, &BenchComparison::regressed)) return Outcome::kRegression;
+  if (identical) return Outcome::kHolds;
+  const bool open = std::ranges::any_of(benchmarks, [](const BenchComparison& c) {
+    return c.verdict == BenchVerdict::kInconclusive;
+  });
+  return open ? Outcome::kInconclusive : Outcome::kHolds;
+}
+
+Comparison Compare(BenchRun baseline, BenchRun subject, const ComparisonOptions& options) {
+  const std::string before = baseline.machine.Fingerprint();
+  const std::string now = subject.machine.Fingerprint();
+  if (before != now && !options.across_machines) {
+    throw Error({"comparison",
+                 fmt::format("the baseline was measured on machine {} ({}), the subject on {} ({})",
+                             before, baseline.machine.processor, now, subject.machine.processor),
+                 "measure both on one machine, or allow it with --across-machines"});
+  }
+  CheckSameBenchmarks(baseline, subject);
+  Comparison result;
+  result.options = options;
+  result.identical = !baseline.build.empty() && baseline.build == subject.build;
+  std::vector<double> p_values;
+  for (size_t i = 0; i < baseline.benchmarks.size(); ++i) {
+    const BenchResult& before_it = baseline.benchmarks[i];
+    const BenchResult& now_it = *subject.Find(before_it.name);
+    result.benchmarks.push_back(
+        CompareOne(before_it, now_it, options, Random(options.seed).Split(i)));
+    p_values.push_back(result.benchmarks.back().p_value);
+  }
+  const std::vector<double> adjusted = HolmAdjusted(p_values);
+  for (size_t i = 0; i < adjusted.size(); ++i) {
+    result.benchmarks[i].p_value = adjusted[i];
+    Judge(LevelOf(options), &result.benchmarks[i]);
+  }
+  const auto in_rounds = [](const BenchResult& r) {
+    return !r.samples.empty() &&
+           std::ranges::all_of(r.samples, [](const BenchSample& s) { return s.round >= 0; });
+  };
+  result.interleaved = std::ranges::all_of(baseline.benchmarks, in_rounds) &&
+                       std::ranges::all_of(subject.benchmarks, in_rounds);
+  result.baseline = std::move(baseline);
+  result.subject = std::move(subject);
+  return result;
+}
+
+std::map<std::string, double> NoiseFloors(const Comparison& aa) {
+  LS_CHECK(aa.identical, "noise floors from builds that differ");
+  std::map<std::string, double> floors;
+  for (const BenchComparison& c : aa.benchmarks) {
+    if (c.rounds >= kRoundsMin) floors[c.name] = std::max(c.high, 1 / c.low) - 1;
+  }
+  return floors;
+}
+
+}  // namespace lockstep

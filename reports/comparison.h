@@ -1,0 +1,108 @@
+// Two runs side by side, and what may be said about their difference.
+//
+// Samples of one round were taken next to each other, in an order drawn anew each time (subject
+// first or baseline first, then the mirror image: ABBA), so that a drift of the machine hits both
+// sides alike. A round whose samples saw different regimes of the machine (another placement of
+// cores, other tenants) is left out. What is compared is the cost: time, or the time that a rate
+// stands for, as a fraction of the machine's limit where both sides have it.
+#ifndef LOCKSTEP_REPORTS_COMPARISON_H_
+#define LOCKSTEP_REPORTS_COMPARISON_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/results.h"
+
+namespace lockstep {
+
+// Within which two states count as one regime. Values that one of them lacks do not count.
+struct RegimeTolerance {
+  double bandwidth = 1.25;  // the larger over the smaller
+  double barrier = 1.6;
+  double load = 0.2;  // difference of shares: other processes, steal
+};
+bool SameRegime(const MachineState& a, const MachineState& b, const RegimeTolerance& tolerance);
+
+struct ComparisonOptions {
+  // How often a comparison of equal builds may call any benchmark slower or faster.
+  double alpha = 0.005;
+  // Up to this much more or less cost is called the same.
+  double within = 0.03;
+  // Of a benchmark that A/A comparisons showed to differ by more than `within` without a reason.
+  std::map<std::string, double> noise_floors = {};
+  // 0: these samples are looked at once. k > 0: the k-th look at a growing series, which gets
+  // alpha / (k * (k + 1)); all looks together get alpha (Lan & DeMets, "Discrete Sequential
+  // Boundaries for Clinical Trials", 1983, with Bonferroni's bound in place of the joint law).
+  int32_t look = 0;
+  int32_t resamples = 2000;  // of the bootstrap
+  uint64_t seed = 1;         // of the bootstrap
+  RegimeTolerance regimes = {};
+  // By how much a counter may grow; 0 where nothing is named. Counts of instructions differ by a
+  // few where addresses do.
+  std::map<std::string, double> counter_tolerances = {{"instructions", 0.005}};
+  bool across_machines = false;  // compare runs of different fingerprints
+};
+
+enum class BenchVerdict { kFaster, kSlower, kSame, kInconclusive };
+std::string_view BenchVerdictName(BenchVerdict verdict);
+
+struct CounterChange {
+  std::string name;
+  double baseline = 0;
+  double subject = 0;
+  bool worse = false;  // grew by more than its tolerance: a regression, whatever the time says
+};
+
+struct BenchComparison {
+  std::string name;
+  std::string unit;
+  BenchVerdict verdict = BenchVerdict::kInconclusive;
+  double baseline = 0;  // medians of the samples that count, in the unit
+  double subject = 0;
+  bool by_limit = false;  // fractions of the limit were compared
+  // Cost of the subject over that of the baseline, the median over rounds, with the interval that
+  // holds it at the level of this look.
+  double ratio = 1, low = 1, high = 1;
+  double p_value = 1;     // adjusted for all benchmarks of the comparison
+  double within = 0;      // what counts as the same here: option, or noise floor if that is larger
+  double detectable = 0;  // the least excess cost that so many rounds find 4 times in 5
+  double noise = 0;       // what equal builds would show here at most, at the level of this look
+  int32_t rounds = 0;     // that count
+  int32_t rounds_left = 0;  // left out: the regime changed within them
+  // About how many more rounds may decide; only of an inconclusive one with a ratio.
+  std::optional<int32_t> rounds_needed = {};
+  std::vector<CounterChange> counters = {};  // those that differ
+  bool bits_changed = false;
+  std::string baseline_digest = {}, subject_digest = {};
+
+  bool counters_worse() const;
+  bool regressed() const;  // slower, or a counter grew, or the bits changed
+};
+
+struct Comparison {
+  enum class Outcome { kHolds, kRegression, kInconclusive };
+
+  BenchRun baseline = {}, subject = {};  // with all samples
+  ComparisonOptions options = {};
+  bool identical = false;    // the same executable, byte for byte
+  bool interleaved = false;  // every benchmark has rounds
+  std::vector<BenchComparison> benchmarks = {};
+
+  Outcome outcome() const;
+};
+
+// Throws Error when a benchmark is missing on one side, has another unit or direction there, or
+// the runs are of different machines and the options do not allow it.
+Comparison Compare(BenchRun baseline, BenchRun subject, const ComparisonOptions& options);
+
+// The noise floors that an A/A comparison shows: for each benchmark the farther end of its interval
+// from 1. REQUIRES: aa.identical.
+std::map<std::string, double> NoiseFloors(const Comparison& aa);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_REPORTS_COMPARISON_H_
