@@ -15,8 +15,8 @@
 #include "ci/mutation/explained.h"
 #include "ci/mutation/fault.h"
 #include "ci/mutation/mutants.h"
-#include "ci/mutation/process.h"
 #include "ci/mutation/report.h"
+#include "ci/process/process.h"
 #include "reports/table.h"
 
 namespace lockstep::mutation {

@@ -8,6 +8,7 @@
 
 namespace lockstep::cli {
 
+Command GateCommand();
 Command RunCommand();
 Command VerifyCommand();
 Command ConformCommand();
@@ -20,9 +21,9 @@ Command BenchCommand();
 Command GoldenCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {RunCommand(),   VerifyCommand(), ConformCommand(),     ReplayCommand(),
-          FuzzCommand(),  DoctorCommand(), DeviceCheckCommand(), SynthCommand(),
-          BenchCommand(), GoldenCommand()};
+  return {GateCommand(),   RunCommand(),   VerifyCommand(), ConformCommand(),
+          ReplayCommand(), FuzzCommand(),  DoctorCommand(), DeviceCheckCommand(),
+          SynthCommand(),  BenchCommand(), GoldenCommand()};
 }
 
 }  // namespace lockstep::cli

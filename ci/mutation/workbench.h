@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ci/mutation/process.h"
 #include "ci/mutation/suite.h"
+#include "ci/process/process.h"
 
 namespace lockstep::mutation {
 

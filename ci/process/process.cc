@@ -1,4 +1,4 @@
-#include "ci/mutation/process.h"
+#include "ci/process/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "caches/error.h"
 #include "engine/stopwatch.h"
 
-namespace lockstep::mutation {
+namespace lockstep {
 namespace {
 
 // Resident bytes of every process of the group.
@@ -87,8 +87,11 @@ ProcessEnd RunProcess(const ProcessRequest& request) {
   for (int round = 1; waitpid(child, &status, WNOHANG) == 0; ++round) {
     const bool late = request.seconds_max > 0 && watch.seconds() > request.seconds_max;
     const bool large = round % 20 == 0 && BytesOfGroup(child) > request.bytes_max;
-    if (late || large) {
-      end.kind = late ? ProcessEnd::Kind::kTimeout : ProcessEnd::Kind::kMemory;
+    const bool stopped = request.on_wait && !request.on_wait(watch.seconds());
+    if (late || large || stopped) {
+      end.kind = late    ? ProcessEnd::Kind::kTimeout
+                 : large ? ProcessEnd::Kind::kMemory
+                         : ProcessEnd::Kind::kStopped;
       killed = true;
       kill(-child, SIGKILL);
       waitpid(child, &status, 0);
@@ -104,4 +107,4 @@ ProcessEnd RunProcess(const ProcessRequest& request) {
   return end;
 }
 
-}  // namespace lockstep::mutation
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "ci/mutation/process.h"
+#include "ci/process/process.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "caches/error.h"
 #include "caches/file_io.h"
 
-namespace lockstep::mutation {
+namespace lockstep {
 namespace {
 
 class ProcessTest : public testing::Test {
@@ -56,6 +56,14 @@ TEST_F(ProcessTest, WhatTakesTooMuchMemoryIsKilled) {
   EXPECT_EQ(RunProcess(request).kind, ProcessEnd::Kind::kMemory);
 }
 
+TEST_F(ProcessTest, WhoWaitsMayStopIt) {
+  ProcessRequest request = Shell("sleep 10");
+  request.on_wait = [](double seconds) { return seconds < 0.05; };
+  const ProcessEnd end = RunProcess(request);
+  EXPECT_EQ(end.kind, ProcessEnd::Kind::kStopped);
+  EXPECT_LT(end.seconds, 5);
+}
+
 TEST_F(ProcessTest, AProgramThatIsNotThereIsAnError) {
   ProcessRequest request = Shell("");
   request.argv = {"no-such-program-anywhere"};
@@ -63,4 +71,4 @@ TEST_F(ProcessTest, AProgramThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace lockstep::mutation
+}  // namespace lockstep

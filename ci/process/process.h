@@ -1,11 +1,12 @@
 // Runs a program with limits and keeps what it printed.
-#ifndef LOCKSTEP_CI_MUTATION_PROCESS_H_
-#define LOCKSTEP_CI_MUTATION_PROCESS_H_
+#ifndef LOCKSTEP_CI_PROCESS_PROCESS_H_
+#define LOCKSTEP_CI_PROCESS_PROCESS_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
-namespace lockstep::mutation {
+namespace lockstep {
 
 struct ProcessRequest {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
@@ -13,10 +14,12 @@ struct ProcessRequest {
   std::string log;                // file for both outputs, written anew
   double seconds_max = 0;
   double bytes_max = 4e9;  // resident, of the program and all that it started
+  // Asked every few milliseconds with the seconds that have passed; false stops the program.
+  std::function<bool(double)> on_wait = {};
 };
 
 struct ProcessEnd {
-  enum class Kind { kExited, kSignal, kTimeout, kMemory };
+  enum class Kind { kExited, kSignal, kTimeout, kMemory, kStopped };
   Kind kind = Kind::kExited;
   int code = 0;  // exit code or signal
   double seconds = 0;
@@ -24,10 +27,10 @@ struct ProcessEnd {
   bool ok() const { return kind == Kind::kExited && code == 0; }
 };
 
-// To the end of the program, or until a limit is passed: then the program and what it started (its
-// process group) are killed. Throws Error when it cannot be started.
+// To the end of the program, or until a limit is passed or it is stopped: then the program and what
+// it started (its process group) are killed. Throws Error when it cannot be started.
 ProcessEnd RunProcess(const ProcessRequest& request);
 
-}  // namespace lockstep::mutation
+}  // namespace lockstep
 
-#endif  // LOCKSTEP_CI_MUTATION_PROCESS_H_
+#endif  // LOCKSTEP_CI_PROCESS_PROCESS_H_

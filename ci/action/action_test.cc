@@ -1,0 +1,241 @@
+// The action and the workflows as GitHub reads them: action.yml's own steps run in a repository
+// that has a plug-in, and every script that a workflow names is one that people run.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <regex>
+
+#include "caches/file_io.h"
+#include "ci/process/process.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kRoot = LOCKSTEP_SOURCE_DIR;
+const std::string kAction = kRoot + "/ci/action";
+
+// A shell line in `folder`, with `environment` added to ours.
+struct Ran {
+  int code = -1;
+  std::string out;
+};
+Ran Shell(const std::string& line, const std::string& folder,
+          const std::map<std::string, std::string>& environment = {}) {
+  const std::string log = testing::TempDir() + fmt::format("action-log-{}", getpid());
+  std::vector<std::string> argv = {"env", "-u", "GITHUB_OUTPUT", "-u", "GITHUB_STEP_SUMMARY"};
+  for (const auto& [name, value] : environment) argv.push_back(name + "=" + value);
+  argv.insert(argv.end(), {"bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", line});
+  const ProcessEnd end =
+      RunProcess({.argv = argv, .folder = folder, .log = log, .seconds_max = 120});
+  Ran ran{.code = end.kind == ProcessEnd::Kind::kExited ? end.code : -1,
+          .out = ReadWholeTextFile(log)};
+  std::filesystem::remove(log);
+  return ran;
+}
+
+// The text with each ${{ expression }} in place of what it stands for; any other is a failure.
+std::string Evaluated(std::string text, const std::map<std::string, std::string>& values) {
+  static const std::regex expression(R"(\$\{\{\s*([^}]*?)\s*\}\})");
+  std::smatch match;
+  while (std::regex_search(text, match, expression)) {
+    const auto value = values.find(match[1]);
+    EXPECT_NE(value, values.end()) << match[0];
+    if (value == values.end()) return text;
+    text = match.prefix().str() + value->second + match.suffix().str();
+  }
+  return text;
+}
+
+class ActionTest : public testing::Test {
+ protected:
+  ActionTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ + "/repository");
+  }
+  ~ActionTest() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& path, std::string_view text) const {
+    WriteWholeTextFile(repository() + "/" + path, text);
+  }
+
+  void Git(const std::string& line) const {
+    const Ran ran = Shell(line, repository());
+    ASSERT_EQ(ran.code, 0) << ran.out;
+  }
+
+  // Every step of action.yml with `inputs` in place of their defaults.
+  Ran Use(const std::map<std::string, std::string>& inputs) const {
+    const YAML::Node action = YAML::LoadFile(kAction + "/action.yml");
+    std::map<std::string, std::string> values = {{"github.action_path", kAction}};
+    for (const auto& input : action["inputs"]) {
+      values["inputs." + input.first.as<std::string>()] = input.second["default"].as<std::string>();
+    }
+    for (const auto& [name, value] : inputs) {
+      EXPECT_TRUE(values.contains("inputs." + name)) << name;
+      values["inputs." + name] = value;
+    }
+    Ran last;
+    for (const YAML::Node& step : action["runs"]["steps"]) {
+      EXPECT_EQ(step["shell"].as<std::string>(), "bash");
+      std::map<std::string, std::string> environment = {
+          {"GITHUB_OUTPUT", folder_ + "/output"},
+          {"GITHUB_STEP_SUMMARY", folder_ + "/summary"},
+          {"RUNNER_TEMP", folder_ + "/temp"}};
+      for (const auto& entry : step["env"]) {
+        environment[entry.first.as<std::string>()] =
+            Evaluated(entry.second.as<std::string>(), values);
+      }
+      const std::string line = step["run"].as<std::string>();
+      // What comes from outside reaches a script by its environment, never as its text.
+      EXPECT_EQ(line.find("inputs."), line.npos) << line;
+      last = Shell(Evaluated(line, values), repository(), environment);
+      if (last.code != 0) break;
+    }
+    return last;
+  }
+
+  std::string repository() const { return folder_ + "/repository"; }
+
+  const std::string folder_ = testing::TempDir() + fmt::format("action-{}-", getpid()) +
+                              testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+constexpr std::string_view kPlan = R"(
+ignore = ["*.md"]
+[[tier]]
+name = "smoke"
+minutes = 2
+select = "diff"
+[[part]]
+name = "cache"
+run = """cc -shared -fPIC -I "$LOCKSTEP_SOURCE" cache.c -o {out}/cache.so &&
+  lockstep conform {out}/cache.so --level 1 --scripts 200 --seed 1"""
+proof = "CONFORMS"
+tiers = ["smoke"]
+minutes = 2
+paths = ["cache.c"]
+)";
+
+TEST_F(ActionTest, AFaultyPlugInIsRedAndTheMendedOneGreen) {
+  setenv("LOCKSTEP_SOURCE", kRoot.c_str(), 1);
+  Write("lockstep.toml", kPlan);
+  Write("README.md", "A cache.\n");
+  Write("cache.c", ReadWholeTextFile(kRoot + "/caches/examples/contiguous.c"));
+  Git("git init -q -b main && git config user.name T && git config user.email t@example.org && "
+      "git add . && git commit -qm sound && git checkout -qb change");
+  const std::map<std::string, std::string> inputs = {{"lockstep", LOCKSTEP_BINARY},
+                                                     {"base", "main"}};
+
+  Write("cache.c", ReadWholeTextFile(kRoot + "/caches/examples/trusting.c"));
+  const Ran red = Use(inputs);
+  EXPECT_EQ(red.code, 1) << red.out;
+  EXPECT_THAT(red.out, HasSubstr("FAILED: 1 failed of tier smoke"));
+  EXPECT_THAT(red.out, HasSubstr("::error title=lockstep gate%3A cache::"));
+  EXPECT_THAT(ReadWholeTextFile(folder_ + "/summary"), HasSubstr("**FAILED: "));
+  EXPECT_THAT(ReadWholeTextFile(folder_ + "/output"), HasSubstr("report="));
+
+  Write("cache.c", ReadWholeTextFile(kRoot + "/caches/examples/contiguous.c") + "/* mended */\n");
+  const Ran green = Use(inputs);
+  EXPECT_EQ(green.code, 0) << green.out;
+  EXPECT_THAT(green.out, HasSubstr("HOLDS: 1 holds of tier smoke"));
+
+  // Only words changed: nothing is affected, and it says so.
+  Git("git checkout -q cache.c && echo more >> README.md");
+  const Ran words = Use(inputs);
+  EXPECT_EQ(words.code, 0) << words.out;
+  EXPECT_THAT(words.out, HasSubstr("1 unaffected of tier smoke"));
+}
+
+TEST_F(ActionTest, WithoutABaseEveryPartRunsAndAWrongPlanIsWrongUse) {
+  setenv("LOCKSTEP_SOURCE", kRoot.c_str(), 1);
+  Write("lockstep.toml", kPlan);
+  Write("cache.c", ReadWholeTextFile(kRoot + "/caches/examples/contiguous.c"));
+  const Ran pushed = Use({{"lockstep", LOCKSTEP_BINARY}, {"base", "origin/"}, {"seed", "1"}});
+  EXPECT_EQ(pushed.code, 0) << pushed.out;
+  EXPECT_THAT(pushed.out, HasSubstr("every part, for want of --base"));
+  const Ran unknown = Use({{"lockstep", LOCKSTEP_BINARY}, {"tier", "smok"}});
+  EXPECT_EQ(unknown.code, 2) << unknown.out;
+  EXPECT_THAT(unknown.out, HasSubstr("there is no tier 'smok'"));
+  const Ran hostile = Use({{"lockstep", LOCKSTEP_BINARY}, {"seed", "1; touch owned"}});
+  EXPECT_EQ(hostile.code, 2) << hostile.out;
+  EXPECT_FALSE(std::filesystem::exists(repository() + "/owned"));
+}
+
+TEST(AllGreen, IsGreenOnlyWhenEveryJobSucceeded) {
+  const auto code = [](const std::string& needs) {
+    return Shell(kAction + "/all-green", ".", {{"NEEDS", needs}}).code;
+  };
+  // As toJSON prints it.
+  EXPECT_EQ(code("{\n  \"a\": {\n    \"result\": \"success\",\n    \"outputs\": {}\n  }\n}"), 0);
+  EXPECT_EQ(code(R"({"a": {"result": "success"}, "b": {"result": "skipped"}})"), 1);
+  EXPECT_EQ(code(R"({"a": {"result": "failure"}, "b": {"result": "success"}})"), 1);
+  EXPECT_EQ(code(R"({"a": {"result": "cancelled"}})"), 1);
+  EXPECT_EQ(code("{}"), 1);
+}
+
+std::vector<std::filesystem::path> Workflows() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot + "/.github/workflows")) {
+    paths.push_back(entry.path());
+  }
+  return paths;
+}
+
+TEST(Workflows, TheLastJobNeedsEveryOther) {
+  const YAML::Node jobs = YAML::LoadFile(kRoot + "/.github/workflows/gate.yml")["jobs"];
+  std::vector<std::string> others;
+  for (const auto& job : jobs) {
+    if (job.first.as<std::string>() != "all-green") others.push_back(job.first.as<std::string>());
+  }
+  EXPECT_THAT(jobs["all-green"]["needs"].as<std::vector<std::string>>(),
+              testing::UnorderedElementsAreArray(others));
+  EXPECT_EQ(jobs["all-green"]["if"].as<std::string>(), "always()");
+}
+
+// A step is a script of the tree, so that it can be run and mended anywhere; the few tools that a
+// bare machine needs first are named here.
+TEST(Workflows, EveryStepRunsWhatPeopleRun) {
+  const std::regex known_tool("(apt-get|git|cmake) .*");
+  int steps = 0;
+  for (const auto& path : Workflows()) {
+    const YAML::Node workflow = YAML::LoadFile(path);
+    EXPECT_TRUE(workflow["permissions"]) << path;
+    for (const auto& job : workflow["jobs"]) {
+      EXPECT_TRUE(job.second["runs-on"]) << path;
+      for (const YAML::Node& step : job.second["steps"]) {
+        ++steps;
+        if (step["uses"]) {
+          const auto uses = step["uses"].as<std::string>();
+          if (!uses.starts_with("./")) continue;
+          EXPECT_TRUE(std::filesystem::exists(kRoot + "/" + uses + "/action.yml")) << uses;
+          const YAML::Node inputs = YAML::LoadFile(kRoot + "/" + uses + "/action.yml")["inputs"];
+          for (const auto& given : step["with"]) {
+            EXPECT_TRUE(inputs[given.first.as<std::string>()]) << path << given.first;
+          }
+          continue;
+        }
+        std::string line = step["run"].as<std::string>();
+        EXPECT_EQ(line.find("${{"), line.npos) << "by env, not as text: " << line;
+        for (size_t end = 0; end != line.npos;
+             line = end == line.npos ? "" : line.substr(end + 4)) {
+          end = line.find(" && ");
+          const std::string command = line.substr(0, end);
+          const std::string program = kRoot + "/" + command.substr(0, command.find(' '));
+          const bool is_script = command.starts_with("ci/") && access(program.c_str(), X_OK) == 0;
+          EXPECT_TRUE(is_script || std::regex_match(command, known_tool)) << command;
+        }
+      }
+    }
+  }
+  EXPECT_GT(steps, 10);
+}
+
+}  // namespace
+}  // namespace lockstep

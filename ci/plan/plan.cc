@@ -1,0 +1,175 @@
+// lockstep.toml. The only source of its library that includes toml++.
+#include "ci/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "caches/error.h"
+#include "golden/toml_table.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kRemedy = "docs/gate.md describes the file";
+constexpr TomlTable::Range kMinutes = {.low = 1, .high = 24 * 60};
+
+constexpr std::string_view kDefaultPlan =
+    R"(# What `lockstep gate` runs where no lockstep.toml says otherwise: lockstep's caches on
+# the embedded model. For a cache or a model of your own, write this into lockstep.toml and add
+# parts, as docs/gate.md shows.
+
+[[tier]]
+name = "smoke"
+minutes = 2
+select = "diff"
+
+[[tier]]
+name = "full"
+minutes = 15
+select = "all"
+
+[[tier]]
+name = "deep"
+minutes = 240
+select = "all"
+
+[[part]]
+name = "verify"
+run = "lockstep verify"
+proof = "HOLDS: "
+tiers = ["smoke", "full", "deep"]
+minutes = 2
+
+[[part]]
+name = "scripts"
+run = "lockstep fuzz --seconds 20 --seed {seed} --out {out}/findings"
+proof = "holds"
+tiers = ["smoke"]
+minutes = 1
+
+[[part]]
+name = "every-target"
+run = """lockstep fuzz --seconds 200 --seed {seed} --out {out}/findings \
+  --target caches --target engine --target gguf --target tokenizer --target plugin"""
+proof = "holds: plugin"
+tiers = ["full"]
+minutes = 6
+
+[[part]]
+name = "matrix"
+run = "lockstep verify --matrix --json-file {out}/matrix.json --html {out}/matrix.html"
+proof = "EQUAL: "
+tiers = ["full", "deep"]
+minutes = 5
+
+[[part]]
+name = "exhaustive"
+run = "lockstep fuzz --exhaustive 2"
+proof = "holds"
+tiers = ["full"]
+minutes = 3
+
+[[part]]
+name = "every-target-long"
+run = """lockstep fuzz --seconds 9000 --seed {seed} --out {out}/findings \
+  --target caches --target engine --target gguf --target tokenizer --target plugin"""
+proof = "holds: plugin"
+tiers = ["deep"]
+minutes = 160
+
+[[part]]
+name = "exhaustive-3"
+run = "lockstep fuzz --exhaustive 3"
+proof = "holds"
+tiers = ["deep"]
+minutes = 60
+)";
+
+bool IsName(std::string_view text) {
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  return std::ranges::all_of(text, is_part) && text.front() != '.' && text.front() != '-';
+}
+
+// A name that none of `others` has.
+template <typename Named>
+std::string NewName(TomlTable* table, const std::vector<Named>& others) {
+  std::string name = table->Text("name");
+  if (!IsName(name)) {
+    table->Fail(table->Find("name"),
+                fmt::format("'{}' is no name of letters, digits, '-', '_' and '.'", name));
+  }
+  if (std::ranges::find(others, name, &Named::name) != others.end()) {
+    table->Fail(table->Find("name"), fmt::format("the name '{}' is there twice", name));
+  }
+  return name;
+}
+
+PlanTier ReadTier(TomlTable* table, const Plan& plan) {
+  PlanTier tier{.name = NewName(table, plan.tiers), .minutes = table->Number("minutes", kMinutes)};
+  const std::string select = table->Text("select");
+  tier.by_diff = select == "diff";
+  if (!tier.by_diff && select != "all") {
+    table->Fail(table->Find("select"), fmt::format("'{}' is neither diff nor all", select));
+  }
+  table->NothingElse();
+  return tier;
+}
+
+PlanPart ReadPart(TomlTable* table, const Plan& plan) {
+  PlanPart part{.name = NewName(table, plan.parts),
+                .run = table->Text("run"),
+                .proof = table->Text("proof"),
+                .tiers = table->Texts("tiers"),
+                .minutes = table->Number("minutes", kMinutes),
+                .paths = {}};
+  if (table->Find("paths") != nullptr) part.paths = table->Texts("paths");
+  for (const std::string& tier : part.tiers) {
+    if (std::ranges::find(plan.tiers, tier, &PlanTier::name) != plan.tiers.end()) continue;
+    std::vector<std::string_view> names;
+    for (const PlanTier& other : plan.tiers) names.push_back(other.name);
+    const std::string_view meant = Suggestion(tier, names);
+    table->Fail(table->Find("tiers"),
+                fmt::format("there is no tier '{}'{}", tier,
+                            meant.empty() ? "" : fmt::format("; is '{}' meant?", meant)));
+  }
+  table->NothingElse();
+  return part;
+}
+
+}  // namespace
+
+Plan ParsePlan(std::string_view toml, std::string_view where) {
+  const toml::table parsed = ParseToml(toml, where);
+  TomlTable file(parsed, where, kRemedy);
+  Plan plan;
+  if (file.Find("ignore") != nullptr) plan.ignore = file.Texts("ignore");
+  for (TomlTable& table : file.Tables("tier")) plan.tiers.push_back(ReadTier(&table, plan));
+  for (TomlTable& table : file.Tables("part")) plan.parts.push_back(ReadPart(&table, plan));
+  file.NothingElse();
+  if (plan.tiers.empty()) file.Fail(nullptr, "there is no [[tier]]");
+  for (const PlanTier& tier : plan.tiers) {
+    const auto has_it = [&](const PlanPart& part) {
+      return std::ranges::find(part.tiers, tier.name) != part.tiers.end();
+    };
+    if (std::ranges::any_of(plan.parts, has_it)) continue;
+    file.Fail(nullptr, fmt::format("no part is in the tier '{}'", tier.name));
+  }
+  return plan;
+}
+
+const PlanTier& FindTier(const Plan& plan, std::string_view name) {
+  const auto tier = std::ranges::find(plan.tiers, name, &PlanTier::name);
+  if (tier != plan.tiers.end()) return *tier;
+  std::string names;
+  for (const PlanTier& other : plan.tiers) names += (names.empty() ? "" : ", ") + other.name;
+  throw Error({"--tier", fmt::format("there is no tier '{}'", name), "one of " + names});
+}
+
+std::string_view DefaultPlan() { return kDefaultPlan; }
+
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+#include "ci/plan/plan.h"
+
+#include <gmock/gmock.h>
+
+#include "caches/error.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kWhole = R"(
+ignore = ["docs/*"]
+[[tier]]
+name = "smoke"
+minutes = 2
+select = "diff"
+[[part]]
+name = "scripts"
+run = "lockstep fuzz"
+proof = "holds"
+tiers = ["smoke"]
+minutes = 1
+paths = ["caches/*"]
+)";
+
+std::string With(std::string_view from, std::string_view to) {
+  std::string text(kWhole);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string RefusalOf(const std::string& text) {
+  try {
+    ParsePlan(text, "lockstep.toml");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Plan, IsReadWhole) {
+  const Plan plan = ParsePlan(kWhole, "lockstep.toml");
+  EXPECT_EQ(plan.ignore, std::vector<std::string>{"docs/*"});
+  ASSERT_EQ(plan.tiers.size(), 1);
+  EXPECT_EQ(plan.tiers[0].minutes, 2);
+  EXPECT_TRUE(plan.tiers[0].by_diff);
+  ASSERT_EQ(plan.parts.size(), 1);
+  EXPECT_EQ(plan.parts[0].run, "lockstep fuzz");
+  EXPECT_EQ(plan.parts[0].proof, "holds");
+  EXPECT_EQ(plan.parts[0].paths, std::vector<std::string>{"caches/*"});
+}
+
+TEST(Plan, AMisspeltKeyIsRefusedWithTheOneThatIsMeant) {
+  EXPECT_THAT(RefusalOf(With("paths =", "path =")),
+              HasSubstr("lockstep.toml, line 13: 'path' is not known here; is 'paths' meant?"));
+  EXPECT_THAT(RefusalOf(With("ignore =", "ignored =")), HasSubstr("is 'ignore' meant?"));
+  EXPECT_THAT(RefusalOf(With("[[part]]", "[[parts]]")), HasSubstr("is 'part' meant?"));
+  EXPECT_THAT(RefusalOf(With("tiers = [\"smoke\"]", "tiers = [\"smokes\"]")),
+              HasSubstr("line 11: there is no tier 'smokes'; is 'smoke' meant?"));
+  EXPECT_THAT(RefusalOf(With("proof =", "xyzzy = 1\nproof =")),
+              HasSubstr("'xyzzy' is not known here ("));
+}
+
+TEST(Plan, WhatCannotBeMeantIsRefused) {
+  EXPECT_THAT(RefusalOf(With("proof = \"holds\"\n", "")), HasSubstr("'proof' is missing"));
+  EXPECT_THAT(RefusalOf(With("\"diff\"", "\"some\"")), HasSubstr("neither diff nor all"));
+  EXPECT_THAT(RefusalOf(With("\"scripts\"", "\"../up\"")), HasSubstr("is no name of letters"));
+  EXPECT_THAT(RefusalOf(With("minutes = 2", "minutes = 0")), HasSubstr("from 1 to 1440"));
+  EXPECT_THAT(RefusalOf(With("[[tier]]",
+                             "[[tier]]\nname = \"deep\"\nminutes = 1\nselect = "
+                             "\"all\"\n[[tier]]")),
+              HasSubstr("no part is in the tier 'deep'"));
+  EXPECT_THAT(RefusalOf(std::string(kWhole) + std::string(kWhole.substr(kWhole.find("[[part]]")))),
+              HasSubstr("the name 'scripts' is there twice"));
+  EXPECT_THAT(RefusalOf(""), HasSubstr("there is no [[tier]]"));
+  EXPECT_THAT(RefusalOf("a = ["), HasSubstr("correct the TOML"));
+}
+
+TEST(Plan, TheBuiltInOneIsSoundAndHasThreeTiers) {
+  const Plan plan = ParsePlan(DefaultPlan(), "built-in");
+  EXPECT_EQ(plan.tiers.size(), 3);
+  for (const PlanTier& tier : plan.tiers) {
+    int32_t minutes = 0;
+    for (const PlanPart& part : plan.parts) {
+      const bool has_it = std::ranges::find(part.tiers, tier.name) != part.tiers.end();
+      if (has_it) minutes += part.minutes;
+    }
+    // Each part may use up its limit, and the tier's may still be kept nearly.
+    EXPECT_LE(minutes, tier.minutes + 2) << tier.name;
+  }
+  EXPECT_THROW(FindTier(plan, "smok"), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+#include "ci/plan/selection.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "caches/error.h"
+#include "caches/file_io.h"
+#include "ci/process/process.h"
+
+namespace lockstep {
+namespace {
+
+// The first of `patterns` that the file matches, or nullptr.
+const std::string* Match(const std::vector<std::string>& patterns, const std::string& file) {
+  const auto matches = [&](const std::string& p) {
+    return fnmatch(p.c_str(), file.c_str(), 0) == 0;
+  };
+  const auto found = std::ranges::find_if(patterns, matches);
+  return found == patterns.end() ? nullptr : &*found;
+}
+
+// Why any part runs whose patterns do not say so: a file that nobody wrote a pattern for.
+std::string UnknownFile(const Plan& plan, const std::vector<std::string>& changed) {
+  for (const std::string& file : changed) {
+    const auto knows = [&](const PlanPart& part) { return Match(part.paths, file) != nullptr; };
+    if (Match(plan.ignore, file) == nullptr && std::ranges::none_of(plan.parts, knows)) return file;
+  }
+  return {};
+}
+
+std::string ReasonToRun(const Plan& plan, const PlanPart& part,
+                        const std::vector<std::string>& changed) {
+  for (const std::string& file : changed) {
+    if (Match(plan.ignore, file) != nullptr) continue;
+    if (part.paths.empty()) return fmt::format("{} changed", file);
+    if (const std::string* pattern = Match(part.paths, file)) {
+      return fmt::format("{} matches {}", file, *pattern);
+    }
+  }
+  return {};
+}
+
+// What git prints, by NUL.
+std::vector<std::string> Git(const std::vector<std::string>& arguments) {
+  const std::string log =
+      std::filesystem::temp_directory_path() / fmt::format("lockstep-gate-git-{}", getpid());
+  std::vector<std::string> argv = {"git"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const ProcessEnd end = RunProcess({.argv = argv, .folder = ".", .log = log, .seconds_max = 60});
+  const std::string text = ReadWholeTextFile(log);
+  std::filesystem::remove(log);
+  if (!end.ok()) {
+    throw Error({"git", fmt::format("{} failed: {}", arguments[0], text.substr(0, text.find('\n'))),
+                 "run this in a git repository that has the base, or use --all"});
+  }
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end_of_word = std::min(text.find('\0', begin), text.size());
+    words.push_back(text.substr(begin, end_of_word - begin));
+    begin = end_of_word + 1;
+  }
+  return words;
+}
+
+}  // namespace
+
+std::vector<Selected> SelectParts(const Plan& plan, std::string_view tier, bool by_diff,
+                                  const std::vector<std::string>& changed) {
+  const std::string unknown = by_diff ? UnknownFile(plan, changed) : "";
+  std::vector<Selected> selected;
+  for (const PlanPart& part : plan.parts) {
+    if (std::ranges::find(part.tiers, tier) == part.tiers.end()) continue;
+    Selected one{.part = &part, .runs = true, .reason = "every part runs"};
+    if (by_diff) {
+      one.reason = ReasonToRun(plan, part, changed);
+      if (one.reason.empty() && !unknown.empty()) {
+        one.reason = fmt::format("{} matches no part's paths", unknown);
+      }
+      one.runs = !one.reason.empty();
+      if (!one.runs)
+        one.reason = fmt::format("none of {} changed files affects it", changed.size());
+    }
+    selected.push_back(std::move(one));
+  }
+  return selected;
+}
+
+std::vector<std::string> ChangedFiles(const std::string& base) {
+  std::set<std::string> files;
+  const std::vector<std::string> merge_base = Git({"merge-base", "HEAD", base});
+  const std::string commit = merge_base.at(0).substr(0, merge_base.at(0).find('\n'));
+  // From the root of the repository, wherever this runs.
+  for (const std::string& file : Git({"diff", "-z", "--name-only", "--no-renames", commit})) {
+    files.insert(file);
+  }
+  for (const std::string& file :
+       Git({"ls-files", "-z", "--others", "--exclude-standard", "--full-name", ":/"})) {
+    files.insert(file);
+  }
+  return {files.begin(), files.end()};
+}
+
+std::string HeadCommit() {
+  try {
+    const std::string line = Git({"rev-parse", "HEAD"}).at(0);
+    return line.substr(0, line.find('\n'));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+// One table of a TOML file, read strictly: a key that nobody asks for is an error, or it would be a
+// wish that nobody reads. Includes toml++, which is slow to compile: for one source of a library.
+#ifndef LOCKSTEP_GOLDEN_TOML_TABLE_H_
+#define LOCKSTEP_GOLDEN_TOML_TABLE_H_
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caches/error.h"
+
+namespace lockstep {
+
+// How many insertions, deletions and exchanges of one character make `a` into `b` (Levenshtein
+// 1966).
+inline size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // of the first i characters of a, to each begin of b
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t exchanged = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, exchanged});
+    }
+  }
+  return row.back();
+}
+
+// The one of `names` that somebody who wrote `word` may have meant, or nothing.
+template <typename Names>
+std::string_view Suggestion(std::string_view word, const Names& names) {
+  std::string_view best;
+  size_t least = std::max<size_t>(word.size() / 2, 1) + 1;
+  for (const std::string_view name : names) {
+    const size_t distance = EditDistance(word, name);
+    if (distance >= least) continue;
+    least = distance;
+    best = name;
+  }
+  return best;
+}
+
+class TomlTable {
+ public:
+  struct Range {
+    int32_t low = 0;
+    int32_t high = std::numeric_limits<int32_t>::max();
+  };
+
+  // `table`, `where` (the file, for messages) and `remedy` (where its format is described) outlive
+  // this.
+  TomlTable(const toml::table& table, std::string_view where, std::string_view remedy)
+      : table_(table), where_(where), remedy_(remedy) {}
+
+  // Error at the node, or at the table itself.
+  [[noreturn]] void Fail(const toml::node* node, const std::string& what) const {
+    const auto line = (node == nullptr ? table_.source() : node->source()).begin.line;
+    throw Error({fmt::format("{}, line {}", where_, line), what, std::string(remedy_)});
+  }
+
+  // nullptr when the table has no such key.
+  const toml::node* Find(std::string_view key) {
+    known_.insert(key);
+    return table_.get(key);
+  }
+
+  const toml::node& Require(std::string_view key) {
+    const toml::node* node = Find(key);
+    if (node == nullptr) Fail(nullptr, fmt::format("'{}' is missing", key));
+    return *node;
+  }
+
+  // A text that is not empty.
+  std::string Text(std::string_view key) {
+    const toml::node& node = Require(key);
+    const auto value = node.value_exact<std::string>();
+    if (!value || value->empty()) Fail(&node, fmt::format("'{}' is no text", key));
+    return *value;
+  }
+
+  int32_t Number(std::string_view key, const Range& range) {
+    const toml::node& node = Require(key);
+    const auto value = node.value_exact<int64_t>();
+    if (!value || *value < range.low || *value > range.high) {
+      Fail(&node, fmt::format("'{}' is no whole number from {} to {}", key, range.low, range.high));
+    }
+    return static_cast<int32_t>(*value);
+  }
+
+  // One text or more, each once.
+  std::vector<std::string> Texts(std::string_view key) {
+    const toml::node& node = Require(key);
+    std::vector<std::string> texts;
+    if (node.as_array() == nullptr) Fail(&node, fmt::format("'{}' is no list of texts", key));
+    for (const toml::node& item : *node.as_array()) {
+      const auto value = item.value_exact<std::string>();
+      if (!value) Fail(&item, fmt::format("'{}' is no list of texts", key));
+      if (std::ranges::find(texts, *value) != texts.end()) {
+        Fail(&item, fmt::format("'{}' has '{}' twice", key, *value));
+      }
+      texts.push_back(*value);
+    }
+    if (texts.empty()) Fail(&node, fmt::format("'{}' is empty", key));
+    return texts;
+  }
+
+  // The tables [[key]], in their order; none when there is no such key.
+  std::vector<TomlTable> Tables(std::string_view key) {
+    std::vector<TomlTable> tables;
+    const toml::node* node = Find(key);
+    if (node == nullptr) return tables;
+    const std::string what = fmt::format("'{0}' is no list of tables [[{0}]]", key);
+    if (node->as_array() == nullptr) Fail(node, what);
+    for (const toml::node& entry : *node->as_array()) {
+      if (entry.as_table() == nullptr) Fail(&entry, what);
+      tables.emplace_back(*entry.as_table(), where_, remedy_);
+    }
+    return tables;
+  }
+
+  // Error at the first key that was not asked for.
+  void NothingElse() const {
+    for (const auto& [key, node] : table_) {
+      if (known_.contains(key.str())) continue;
+      const std::string_view meant = Suggestion(key.str(), known_);
+      Fail(&node, fmt::format("'{}' is not known here{}", key.str(),
+                              meant.empty() ? "" : fmt::format("; is '{}' meant?", meant)));
+    }
+  }
+
+ private:
+  const toml::table& table_;
+  std::string_view where_;
+  std::string_view remedy_;
+  std::set<std::string_view> known_;
+};
+
+// The whole file. Throws Error for text that is no TOML.
+inline toml::table ParseToml(std::string_view text, std::string_view where) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw Error({fmt::format("{}, line {}", where, error.source().begin.line),
+                 std::string(error.description()), "correct the TOML"});
+  }
+}
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_GOLDEN_TOML_TABLE_H_
