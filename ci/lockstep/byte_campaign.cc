@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "caches/digest.h"
 #include "caches/error.h"
 #include "properties/isolated_run.h"
 
@@ -130,39 +131,49 @@ std::vector<Bytes> ReadCorpus(const std::string& folder, std::string_view target
 
 ByteCampaign::ByteCampaign(const FuzzTargetInfo& info, ByteCampaignOptions options)
     : target_(info.make({.plant = options.plant})),
-      source_(options.seed, std::move(options.corpus)) {}
+      source_(options.seed, std::move(options.corpus)),
+      shard_(options.shard) {}
 
-bool ByteCampaign::Run(
+void ByteCampaign::Run(
     int64_t count, const std::function<bool(const FuzzFinding&)>& known,
-    const std::function<void(const FuzzFinding&, const std::string&)>& on_finding) {
-  std::vector<Bytes> batch(static_cast<size_t>(count));
-  for (Bytes& input : batch) {
-    input = source_.Next();
-    digest_.AddBytes(input);
+    const std::function<bool(const FuzzFinding&, const std::string&)>& on_finding) {
+  std::vector<std::pair<int64_t, Bytes>> batch;
+  for (const int64_t end = drawn_ + count; drawn_ < end; ++drawn_) {
+    Bytes input = source_.Next();  // of every shard, so that any shard draws the same ones
+    if (shard_.Has(drawn_)) batch.emplace_back(drawn_, std::move(input));
   }
-  inputs_ += count;
-  const IsolatedResult result = RunIsolated(
-      [&]() -> std::string {
-        for (size_t i = 0; i < batch.size(); ++i) {
-          if (const auto finding = target_->Run(batch[i])) return Message(i, *finding);
-        }
-        return "";
-      },
-      kBatchSecondsMax);
-  if (result.end == End::kReturned) {
-    const auto told = ParseMessage(result.output);
-    if (!told) return false;
-    Report(batch.at(told->index), told->finding, known, on_finding);
-    return true;
+  const auto count_to = [&](size_t first, size_t end, std::string_view place) {
+    for (size_t i = first; i < end; ++i) {
+      const auto& [number, input] = batch[i];
+      const std::string gave = DigestOfBytes(input).Hex();
+      result_.Add(number, i + 1 == end ? gave + std::string(place) : gave);
+    }
+  };
+  // Each process goes on behind the input at which the last one ended.
+  for (size_t first = 0; first < batch.size();) {
+    const IsolatedResult ran = RunIsolated(
+        [&]() -> std::string {
+          for (size_t i = first; i < batch.size(); ++i) {
+            if (const auto finding = target_->Run(batch[i].second)) return Message(i, *finding);
+          }
+          return "";
+        },
+        kBatchSecondsMax);
+    auto told = ran.end == End::kReturned ? ParseMessage(ran.output) : std::nullopt;
+    if (ran.end == End::kReturned && !told) return count_to(first, batch.size(), "");
+    for (size_t i = first; !told && i < batch.size(); ++i) {
+      if (const auto finding = JudgeAlone(batch[i].second)) told = Told{i, *finding};
+    }
+    if (!told) {
+      throw Error(
+          {"fuzz",
+           fmt::format("{} inputs crash together and none of them alone", batch.size() - first),
+           "run them under the sanitizers (ci/fuzz)"});
+    }
+    count_to(first, told->index + 1, told->finding.place);
+    first = told->index + 1;
+    if (!Report(batch.at(told->index).second, told->finding, known, on_finding)) return;
   }
-  for (const Bytes& input : batch) {
-    const auto finding = JudgeAlone(input);
-    if (!finding) continue;
-    Report(input, *finding, known, on_finding);
-    return true;
-  }
-  throw Error({"fuzz", fmt::format("{} inputs crash together and none of them alone", count),
-               "run them under the sanitizers (ci/fuzz)"});
 }
 
 std::optional<FuzzFinding> ByteCampaign::JudgeText(const std::string& text) const {
@@ -173,14 +184,14 @@ std::optional<FuzzFinding> ByteCampaign::JudgeAlone(const Bytes& input) const {
   return RunAlone([&] { return target_->Run(input); });
 }
 
-void ByteCampaign::Report(
+bool ByteCampaign::Report(
     const Bytes& input, const FuzzFinding& finding,
     const std::function<bool(const FuzzFinding&)>& known,
-    const std::function<void(const FuzzFinding&, const std::string&)>& on_finding) const {
-  if (known(finding)) return;
+    const std::function<bool(const FuzzFinding&, const std::string&)>& on_finding) const {
+  if (known(finding)) return true;
   const FuzzJudge judge = [&](const std::string& text) { return JudgeText(text); };
   const std::string text = target_->Shrink(target_->Text(input), judge);
-  on_finding(JudgeText(text).value_or(finding), text);
+  return on_finding(JudgeText(text).value_or(finding), text);
 }
 
 bool FindsCanary(const FuzzTargetInfo& info, uint64_t seed) {

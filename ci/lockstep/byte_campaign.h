@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "caches/digest.h"
 #include "caches/random.h"
 #include "ci/lockstep/finding_keeper.h"
+#include "ci/shard/shard.h"
 #include "properties/fuzz.h"
 
 namespace lockstep::cli {
@@ -44,32 +44,34 @@ struct ByteCampaignOptions {
   std::string plant;
   uint64_t seed = 1;
   std::vector<Bytes> corpus;
+  Shard shard = {};  // its part of the inputs
 };
 
 class ByteCampaign {
  public:
   ByteCampaign(const FuzzTargetInfo& info, ByteCampaignOptions options);
 
-  // Runs `count` inputs more, stopping at a finding, which is given to `on_finding` with the
-  // smallest text that shows it. `known` spares the shrinking of what is known. Returns whether
-  // something was found.
-  bool Run(int64_t count, const std::function<bool(const FuzzFinding&)>& known,
-           const std::function<void(const FuzzFinding&, const std::string&)>& on_finding);
+  // Draws `count` inputs more and runs the shard's. A finding is given to `on_finding` with the
+  // smallest text that shows it, which says whether to go on. `known` spares the shrinking of what
+  // is known, and going on.
+  void Run(int64_t count, const std::function<bool(const FuzzFinding&)>& known,
+           const std::function<bool(const FuzzFinding&, const std::string&)>& on_finding);
 
-  int64_t inputs() const { return inputs_; }
-  Digest digest() const { return digest_.Finish(); }  // of the inputs
+  int64_t drawn() const { return drawn_; }
+  const ShardResult& result() const { return result_; }  // what ran, without findings
 
  private:
   std::optional<FuzzFinding> JudgeText(const std::string& text) const;
   std::optional<FuzzFinding> JudgeAlone(const Bytes& input) const;
-  void Report(const Bytes& input, const FuzzFinding& finding,
+  bool Report(const Bytes& input, const FuzzFinding& finding,
               const std::function<bool(const FuzzFinding&)>& known,
-              const std::function<void(const FuzzFinding&, const std::string&)>& on_finding) const;
+              const std::function<bool(const FuzzFinding&, const std::string&)>& on_finding) const;
 
   std::unique_ptr<FuzzTarget> target_;
   ByteSource source_;
-  int64_t inputs_ = 0;
-  DigestBuilder digest_;
+  Shard shard_;
+  int64_t drawn_ = 0;
+  ShardResult result_;
 };
 
 // Whether the target's planted fault is found within a few seconds' worth of inputs.

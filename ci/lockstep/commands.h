@@ -19,11 +19,12 @@ Command DeviceCheckCommand();
 Command SynthCommand();
 Command BenchCommand();
 Command GoldenCommand();
+Command MergeCommand();
 
 inline std::vector<Command> AllCommands() {
   return {GateCommand(),   RunCommand(),   VerifyCommand(), ConformCommand(),
           ReplayCommand(), FuzzCommand(),  DoctorCommand(), DeviceCheckCommand(),
-          SynthCommand(),  BenchCommand(), GoldenCommand()};
+          SynthCommand(),  BenchCommand(), GoldenCommand(), MergeCommand()};
 }
 
 }  // namespace lockstep::cli

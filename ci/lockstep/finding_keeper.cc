@@ -29,6 +29,7 @@ FindingKeeper::FindingKeeper(KeeperOptions options) : options_(std::move(options
 void FindingKeeper::Keep(std::string_view target, const FuzzFinding& finding,
                          const std::string& text) {
   seen_.insert(finding.place);
+  kept_.push_back({fmt::format("{}: {}", target, finding.place), finding.what, text});
   fmt::print("{}", text);
   const std::string plant = options_.plant.empty() ? "" : " --plant " + options_.plant;
   if (options_.out.empty()) {

@@ -7,7 +7,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "ci/shard/shard.h"
 #include "properties/fuzz.h"
 
 namespace lockstep::cli {
@@ -26,6 +28,9 @@ class FindingKeeper {
   bool goes_on() const { return is_folder_; }
   int64_t faults() const { return static_cast<int64_t>(seen_.size()); }
 
+  // All that was kept, in order.
+  const std::vector<ShardFinding>& kept() const { return kept_; }
+
   // Whether nothing with this place was kept yet.
   bool IsNew(const FuzzFinding& finding) const { return seen_.count(finding.place) == 0; }
 
@@ -37,6 +42,7 @@ class FindingKeeper {
   KeeperOptions options_;
   bool is_folder_ = false;
   std::set<std::string> seen_;  // places
+  std::vector<ShardFinding> kept_;
 };
 
 // Throws Error unless all of `text` is in the file afterwards.

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "caches/error.h"
+#include "caches/file_io.h"
 #include "ci/lockstep/byte_campaign.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/finding_keeper.h"
@@ -29,6 +30,8 @@ struct FuzzFlags {
   std::string out;
   std::string export_test;
   std::string corpus = LOCKSTEP_CORPUS_DEFAULT;
+  std::string shard = "1/1";
+  std::string shard_file;
 };
 
 // How long a target has, by time or by inputs.
@@ -42,31 +45,57 @@ struct Limit {
 };
 
 // Any other target.
-void RunBytes(const FuzzFlags& flags, const FuzzTargetInfo& info, const Limit& limit,
-              FindingKeeper* keeper) {
+ShardResult RunBytes(const FuzzFlags& flags, const FuzzTargetInfo& info, const Limit& limit,
+                     FindingKeeper* keeper) {
   constexpr int64_t kBatch = 512;
+  const Shard shard = ParseShard(flags.shard);
   ByteCampaign campaign(info, {.plant = flags.plant,
                                .seed = SeedOf(flags.seed),
-                               .corpus = ReadCorpus(flags.corpus, info.name)});
+                               .corpus = ReadCorpus(flags.corpus, info.name),
+                               .shard = shard});
   const int64_t before = keeper->faults();
   const auto found = [&] { return keeper->faults() > before; };
   Stopwatch watch;
-  while (!limit.IsReached(watch, campaign.inputs()) && (!found() || keeper->goes_on())) {
-    const int64_t left = limit.inputs > 0 ? limit.inputs - campaign.inputs() : kBatch;
+  while (!limit.IsReached(watch, campaign.drawn()) && (!found() || keeper->goes_on())) {
+    const int64_t left = limit.inputs > 0 ? limit.inputs - campaign.drawn() : kBatch;
     campaign.Run(
         std::min(kBatch, left), [&](const FuzzFinding& f) { return !keeper->IsNew(f); },
         [&](const FuzzFinding& finding, const std::string& text) {
-          if (!keeper->IsNew(finding)) return;
-          fmt::print("FOUND: {}: {}\n", finding.place, finding.what);
-          keeper->Keep(info.name, finding, text);
+          if (keeper->IsNew(finding)) {
+            fmt::print("FOUND: {}: {}\n", finding.place, finding.what);
+            keeper->Keep(info.name, finding, text);
+          }
+          return keeper->goes_on();
         });
   }
-  fmt::print("{}{}: {} inputs, {:.0f} inputs/s\ndigest {}\n", found() ? "" : "holds: ", info.name,
-             campaign.inputs(), static_cast<double>(campaign.inputs()) / watch.seconds(),
-             campaign.digest().Hex());
-  fmt::print("{}: lockstep fuzz --target {} --seed {} --scripts {}{}\n",
-             found() ? "found by" : "repeat", info.name, flags.seed, campaign.inputs(),
-             flags.plant.empty() ? "" : " --plant " + flags.plant);
+  ShardResult result = campaign.result();
+  result.inputs_of_all = limit.inputs > 0 ? limit.inputs : campaign.drawn();
+  result.campaign =
+      fmt::format("lockstep fuzz --target {} --seed {} --scripts {}{}", info.name, flags.seed,
+                  result.inputs_of_all, flags.plant.empty() ? "" : " --plant " + flags.plant);
+  fmt::print("{}{}: {} inputs, {:.0f} inputs/s\ndigest {}\n{}: {}{}\n",
+             found() ? "" : "holds: ", info.name, result.inputs,
+             static_cast<double>(result.inputs) / watch.seconds(), result.sum.Hex(),
+             found() ? "found by" : "repeat", result.campaign,
+             shard.is_all() ? "" : " --shard " + flags.shard);
+  return result;
+}
+
+// A shard's numbers mean something only where the inputs are numbered to an end.
+void RequireShardable(const FuzzFlags& flags) {
+  if (flags.shard == "1/1" && flags.shard_file.empty()) return;
+  if (flags.exhaustive == 0 && (flags.scripts == 0 || flags.targets.size() > 1)) {
+    throw Error({"--shard", "cuts a number of inputs of one target",
+                 "give --scripts N or --exhaustive N, and one --target"});
+  }
+}
+
+void WriteShard(const FuzzFlags& flags, const FindingKeeper& keeper, ShardResult result) {
+  if (flags.shard_file.empty()) return;
+  result.build = BuildDigest();
+  result.shard = ParseShard(flags.shard);
+  result.findings = keeper.kept();
+  WriteWholeTextFile(flags.shard_file, ShardJson(result));
 }
 
 ScriptCampaignOptions CampaignOf(const FuzzFlags& flags, const Limit& limit) {
@@ -76,7 +105,8 @@ ScriptCampaignOptions CampaignOf(const FuzzFlags& flags, const Limit& limit) {
           .operations = flags.operations,
           .corpus = ReadCorpus(flags.corpus, "caches"),
           .seconds = limit.seconds,
-          .scripts = limit.inputs};
+          .scripts = limit.inputs,
+          .shard = ParseShard(flags.shard)};
 }
 
 // Every script of a small scope, which is another kind of campaign over caches.
@@ -86,12 +116,17 @@ ExitCode RunExhaustive(const FuzzFlags& flags) {
         {"--exhaustive", "runs every script on caches", "leave --target and --scripts out"});
   }
   FindingKeeper keeper({flags.out, flags.export_test, flags.plant});
-  RunExhaustiveCampaign(
-      {.caches = flags.caches, .plant = flags.plant, .operations = flags.exhaustive}, &keeper);
+  WriteShard(flags, keeper,
+             RunExhaustiveCampaign({.caches = flags.caches,
+                                    .plant = flags.plant,
+                                    .operations = flags.exhaustive,
+                                    .shard = ParseShard(flags.shard)},
+                                   &keeper));
   return keeper.faults() > 0 ? ExitCode::kDifference : ExitCode::kHolds;
 }
 
 ExitCode RunFuzz(const FuzzFlags& flags) {
+  RequireShardable(flags);
   if (flags.exhaustive > 0) return RunExhaustive(flags);
   std::vector<std::string> targets = flags.targets;
   if (targets.empty()) targets = {"caches"};
@@ -108,11 +143,9 @@ ExitCode RunFuzz(const FuzzFlags& flags) {
       fmt::print("INCONCLUSIVE: {}: a planted fault was not found\n", name);
       return ExitCode::kInconclusive;
     }
-    if (caches) {
-      RunScriptCampaign(CampaignOf(flags, limit), &keeper);
-    } else {
-      RunBytes(flags, info, limit, &keeper);
-    }
+    ShardResult result = caches ? RunScriptCampaign(CampaignOf(flags, limit), &keeper)
+                                : RunBytes(flags, info, limit, &keeper);
+    WriteShard(flags, keeper, std::move(result));
     if (keeper.faults() > 0 && !keeper.goes_on()) break;
   }
   return keeper.faults() > 0 ? ExitCode::kDifference : ExitCode::kHolds;
@@ -149,7 +182,9 @@ Command FuzzCommand() {
             &values->out},
            {"--export-test", "FILE", "write a C++ test that shows the first finding",
             &values->export_test},
-           {"--corpus", "DIR", "inputs to change, in a folder for each target", &values->corpus}},
+           {"--corpus", "DIR", "inputs to change, in a folder for each target", &values->corpus},
+           {"--shard", "I/N", "only every N-th input, from the I-th", &values->shard},
+           {"--shard-file", "FILE", "what ran, for lockstep merge", &values->shard_file}},
       .run = [values] { return RunFuzz(*values); },
       .details = TargetHelp()};
 }

@@ -89,6 +89,23 @@ FuzzFinding Named(const CacheScript& script, const ScriptFinding& finding) {
   return {fmt::format("[{}] after {}", finding.clause, ScriptOpName(op.kind)), finding.what};
 }
 
+// What a script or many reached and found, as one text: equal on every machine.
+std::string GaveText(const ScriptCounts& counts, const std::optional<ScriptFinding>& finding) {
+  DigestBuilder builder;
+  for (int64_t count : {counts.operations, counts.granted, counts.refused, counts.committed,
+                        counts.updated, counts.threw, counts.exhausted, counts.rolled_back,
+                        counts.forked, counts.restored, counts.rows_compared}) {
+    builder.AddU64(static_cast<uint64_t>(count));
+  }
+  for (int64_t count : counts.positions) builder.AddU64(static_cast<uint64_t>(count));
+  return builder.Finish().Hex() + (finding ? finding->clause : "");
+}
+
+void Count(const ScriptCounts& counts, ShardResult* result) {
+  result->counters["operations"] = counts.operations;
+  result->counters["rows compared"] = counts.rows_compared;
+}
+
 class Progress {
  public:
   void Show(int64_t scripts, int64_t operations) const {
@@ -144,52 +161,66 @@ class ScriptCampaign {
     for (const std::string& name : caches_) subjects_.push_back(SubjectFor(name, options.plant));
   }
 
-  void Run() {
+  ShardResult Run() {
     fmt::print("lockstep fuzz: seed {}, {} operations a script, {} caches\n", options_.seed,
                options_.operations, caches_.size());
     while (!IsDone()) {
-      const int64_t left = options_.scripts > 0 ? options_.scripts - scripts_ : kBatch;
-      std::vector<CacheScript> batch;
-      for (int64_t i = 0; i < std::min(kBatch, left); ++i) batch.push_back(NextScript());
-      RunBatch(batch);
-      progress_.Show(scripts_, counts_.operations);
+      RunBatch(NextBatch());
+      progress_.Show(result_.inputs, counts_.operations);
     }
     progress_.Clear();
     if (keeper_.faults() == 0) fmt::print("holds: ");
-    fmt::print("{} scripts, {} operations, {} rows compared, {:.0f} operations/s\n", scripts_,
+    fmt::print("{} scripts, {} operations, {} rows compared, {:.0f} operations/s\n", result_.inputs,
                counts_.operations, counts_.rows_compared,
                static_cast<double>(counts_.operations) / watch_.seconds());
-    fmt::print("digest {}\n{}: lockstep fuzz --seed {} --scripts {} --operations {}{}\n",
-               CountsDigest().Hex(), keeper_.faults() == 0 ? "repeat" : "found by", options_.seed,
-               scripts_, options_.operations, SubjectFlags(options_));
+    result_.inputs_of_all = options_.scripts > 0 ? options_.scripts : made_;
+    result_.campaign =
+        fmt::format("lockstep fuzz --seed {} --scripts {} --operations {}{}", options_.seed,
+                    result_.inputs_of_all, options_.operations, SubjectFlags(options_));
+    Count(counts_, &result_);
+    fmt::print("digest {}\n{}: {}{}\n", result_.sum.Hex(),
+               keeper_.faults() == 0 ? "repeat" : "found by", result_.campaign,
+               options_.shard.is_all() ? "" : " --shard " + options_.shard.Text());
+    return std::move(result_);
   }
 
  private:
   bool IsDone() const {
     if (keeper_.faults() > 0 && !keeper_.goes_on()) return true;
-    return options_.scripts > 0 ? scripts_ >= options_.scripts
-                                : watch_.seconds() >= options_.seconds;
+    return options_.scripts > 0 ? made_ >= options_.scripts : watch_.seconds() >= options_.seconds;
   }
 
-  CacheScript NextScript() {
-    const std::string& cache = caches_[static_cast<size_t>(made_++) % caches_.size()];
-    const uint64_t seed = random_.Next();
-    if (!options_.corpus.empty() && seed % 8 == 0) return DecodeScript(cache, changed_.Next());
-    return GenerateScript(cache, seed, options_.operations);
+  struct Numbered {
+    int64_t number = 0;
+    CacheScript script;
+  };
+
+  // The shard's next scripts: every input is drawn, so that any shard draws the same ones.
+  std::vector<Numbered> NextBatch() {
+    std::vector<Numbered> batch;
+    while (std::ssize(batch) < kBatch && (options_.scripts == 0 || made_ < options_.scripts)) {
+      const int64_t number = made_++;
+      const uint64_t seed = random_.Next();
+      const bool from_corpus = !options_.corpus.empty() && seed % 8 == 0;
+      const Bytes bytes = from_corpus ? changed_.Next() : Bytes();
+      if (!options_.shard.Has(number)) continue;
+      const std::string& cache = caches_[static_cast<size_t>(number) % caches_.size()];
+      batch.push_back({number, from_corpus ? DecodeScript(cache, bytes)
+                                           : GenerateScript(cache, seed, options_.operations)});
+    }
+    return batch;
   }
 
-  // Which subject the next script to count is on.
-  const ScriptSubject& Subject() const {
-    return subjects_[static_cast<size_t>(scripts_) % subjects_.size()];
+  const ScriptSubject& SubjectOf(const Numbered& numbered) const {
+    return subjects_[static_cast<size_t>(numbered.number) % subjects_.size()];
   }
 
   // Each process goes on behind the script at which the last one ended.
-  void RunBatch(const std::vector<CacheScript>& batch) {
+  void RunBatch(const std::vector<Numbered>& batch) {
     for (size_t first = 0; first < batch.size();) {
-      const int64_t base = scripts_;
       const auto body = [&](int32_t i) {
-        const size_t subject = static_cast<size_t>(base + i) % subjects_.size();
-        const ScriptRun run = RunScript(batch[first + static_cast<size_t>(i)], subjects_[subject]);
+        const Numbered& next = batch[first + static_cast<size_t>(i)];
+        const ScriptRun run = RunScript(next.script, SubjectOf(next));
         return Message({run.counts, run.finding, {}});
       };
       const IsolatedBatch ran =
@@ -198,39 +229,26 @@ class ScriptCampaign {
         if (Take(batch[first++], ParseMessage(output))) return;
       }
       if (ran.end.kind == IsolatedEnd::Kind::kReturned) continue;
-      const CacheScript& script = batch[first++];
-      const auto finding = JudgeAlone(script, Subject());
+      const Numbered& culprit = batch[first++];
+      const auto finding = JudgeAlone(culprit.script, SubjectOf(culprit));
       if (!finding) {
         throw Error({"fuzz",
                      fmt::format("a script {} after {} others, and holds alone", ran.end.Text(),
                                  ran.outputs.size()),
                      "run the campaign under the sanitizers (ci/fuzz)"});
       }
-      if (Take(script, {{}, finding, {}})) return;
+      if (Take(culprit, {{}, finding, {}})) return;
     }
   }
 
   // Whether the campaign is over.
-  bool Take(const CacheScript& script, const Told& told) {
+  bool Take(const Numbered& ran, const Told& told) {
     counts_ += told.counts;
-    const ScriptSubject& subject = Subject();
-    ++scripts_;
+    result_.Add(ran.number, GaveText(told.counts, told.finding));
     if (!told.finding) return false;
     progress_.Clear();
-    Keep(script, subject, *told.finding, &keeper_);
+    Keep(ran.script, SubjectOf(ran), *told.finding, &keeper_);
     return !keeper_.goes_on();
-  }
-
-  // Of what was reached: equal for equal seeds and numbers of scripts, on every machine.
-  Digest CountsDigest() const {
-    DigestBuilder builder;
-    for (int64_t count : {counts_.operations, counts_.granted, counts_.refused, counts_.committed,
-                          counts_.updated, counts_.threw, counts_.exhausted, counts_.rolled_back,
-                          counts_.forked, counts_.restored, counts_.rows_compared}) {
-      builder.AddU64(static_cast<uint64_t>(count));
-    }
-    for (int64_t count : counts_.positions) builder.AddU64(static_cast<uint64_t>(count));
-    return builder.Finish();
   }
 
   const ScriptCampaignOptions& options_;
@@ -242,8 +260,8 @@ class ScriptCampaign {
   Progress progress_;
   Stopwatch watch_;
   int64_t made_ = 0;
-  int64_t scripts_ = 0;
   ScriptCounts counts_;
+  ShardResult result_;
 };
 
 // Every script of a small scope on one cache, cut by first operation.
@@ -255,30 +273,39 @@ class ExhaustiveCampaign {
         operations_(options.operations),
         letters_(ExhaustiveAlphabet(scope_)) {}
 
-  void Run(FindingKeeper* keeper) {
-    const auto count = static_cast<int32_t>(letters_.size());
-    std::vector<std::string> outputs;
+  int32_t num_letters() const { return static_cast<int32_t>(letters_.size()); }
+
+  // Those of the shard's letters, the first of which has the number `base` in the campaign.
+  void Run(int64_t base, const Shard& shard, FindingKeeper* keeper, ShardResult* result) {
+    std::vector<int32_t> mine;
+    for (int32_t letter = 0; letter < num_letters(); ++letter) {
+      if (shard.Has(base + letter)) mine.push_back(letter);
+    }
+    const auto body = [&](int32_t i) { return Letter({mine[static_cast<size_t>(i)]}); };
+    const IsolatedBatch ran = RunIsolatedBatch(static_cast<int32_t>(mine.size()), body, kLetterMs);
     int64_t scripts = 0;
     int64_t covered = 0;
-    const auto body = [&](int32_t letter) { return Letter({letter}); };
-    const IsolatedBatch ran = RunIsolatedBatch(count, body, kLetterMs);
     ScriptCounts counts;
-    for (const std::string& output : ran.outputs) {
+    for (size_t i = 0; i < ran.outputs.size(); ++i) {
+      const std::string& output = ran.outputs[i];
       const Told told = ParseMessage(output.substr(2 * sizeof(int64_t)));
       scripts += Number(output, 0);
       covered += Number(output, 1);
       counts += told.counts;
+      result->Add(base + mine[i], GaveText(told.counts, told.finding));
       if (!told.finding) continue;
       return Keep(ParseScript(told.script, "the finding"), subject_, *told.finding, keeper);
     }
     if (ran.end.kind != IsolatedEnd::Kind::kReturned) {
-      const CacheScript script = Culprit(static_cast<int32_t>(ran.outputs.size()));
+      const CacheScript script = Culprit(mine[ran.outputs.size()]);
       return Keep(script, subject_, FindingOf(script, ran.end), keeper);
     }
+    result->counters["scripts"] += scripts;
+    result->counters["rows compared"] += counts.rows_compared;
     fmt::print(
         "holds: {:<26} {:>4} operations to choose from, {:>9} scripts of {}, {:>9} with "
         "shorter ones, {} rows compared\n",
-        scope_.cache, count, scripts, operations_, covered, counts.rows_compared);
+        scope_.cache, num_letters(), scripts, operations_, covered, counts.rows_compared);
   }
 
  private:
@@ -336,21 +363,28 @@ uint64_t SeedOf(const std::string& text) {
   return DigestOfBytes(std::as_bytes(std::span(text))).low;
 }
 
-void RunScriptCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper) {
-  ScriptCampaign(options, keeper).Run();
+ShardResult RunScriptCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper) {
+  return ScriptCampaign(options, keeper).Run();
 }
 
-void RunExhaustiveCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper) {
+ShardResult RunExhaustiveCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper) {
   const std::vector<std::string> caches = CachesOf(options);
+  ShardResult result;
+  result.campaign =
+      fmt::format("lockstep fuzz --exhaustive {}{}", options.operations, SubjectFlags(options));
   fmt::print("lockstep fuzz: every script of {} operations on {} caches\n", options.operations,
              caches.size());
   for (const std::string& cache : caches) {
     if (keeper->faults() > 0 && !keeper->goes_on()) break;
-    ExhaustiveCampaign(cache, options).Run(keeper);
+    ExhaustiveCampaign campaign(cache, options);
+    campaign.Run(result.inputs_of_all, options.shard, keeper, &result);
+    result.inputs_of_all += campaign.num_letters();
     std::fflush(stdout);
   }
-  fmt::print("{}: lockstep fuzz --exhaustive {}{}\n", keeper->faults() == 0 ? "repeat" : "found by",
-             options.operations, SubjectFlags(options));
+  fmt::print("digest {}\n{}: {}{}\n", result.sum.Hex(),
+             keeper->faults() == 0 ? "repeat" : "found by", result.campaign,
+             options.shard.is_all() ? "" : " --shard " + options.shard.Text());
+  return result;
 }
 
 bool ScriptCanaryIsFound(int32_t operations) {

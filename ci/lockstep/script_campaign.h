@@ -10,6 +10,7 @@
 
 #include "ci/lockstep/byte_campaign.h"
 #include "ci/lockstep/finding_keeper.h"
+#include "ci/shard/shard.h"
 
 namespace lockstep::cli {
 
@@ -24,13 +25,16 @@ struct ScriptCampaignOptions {
   std::vector<Bytes> corpus = {};   // scripts to change beside new ones
   int32_t seconds = 10;             // how long
   int64_t scripts = 0;              // so many instead; 0: as the time allows
+  Shard shard = {};                 // its part of them
 };
 
 // Prints what ran and the command that repeats it. Throws Error for an unknown cache or plant.
-void RunScriptCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper);
+// Returns what ran, without findings; an input is a script.
+ShardResult RunScriptCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper);
 
 // Every script of so many operations over the tiny scope of each cache (properties/exhaustive.h).
-void RunExhaustiveCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper);
+// An input is all scripts with one first operation.
+ShardResult RunExhaustiveCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper);
 
 // Whether a fault that is known to be there is found within a few scripts of so many operations.
 bool ScriptCanaryIsFound(int32_t operations);
