@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "caches/error.h"
 #include "caches/file_io.h"
@@ -17,6 +19,7 @@
 #include "ci/mutation/mutants.h"
 #include "ci/mutation/report.h"
 #include "ci/process/process.h"
+#include "ci/shard/shard.h"
 #include "reports/table.h"
 
 namespace lockstep::mutation {
@@ -40,6 +43,8 @@ struct Flags {
   int32_t count = 100;
   bool sources = false;
   bool list = false;
+  std::string shard = "1/1";
+  std::string shard_file;
 
   std::string catalogue() const { return root + "/properties/faults"; }
 };
@@ -60,6 +65,43 @@ CampaignOptions OptionsFrom(const Flags& flags) {
   };
   options.on_note = [](const std::string& note) { fmt::print(stderr, "faults: {}\n", note); };
   return options;
+}
+
+// Leaves the shard's plantings, and returns how many there were.
+int64_t KeepShard(const Shard& shard, std::vector<Planting>* plantings) {
+  std::vector<Planting> all = std::exchange(*plantings, {});
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (shard.Has(static_cast<int64_t>(i))) plantings->push_back(std::move(all[i]));
+  }
+  return std::ssize(all);
+}
+
+// What became of the shard's plantings. `is_missed` says which results are findings: a survivor
+// that is explained is none.
+void WriteShard(const Flags& flags, const std::string& command, int64_t of_all,
+                const std::vector<Planting>& plantings, const std::vector<FaultResult>& results,
+                const std::function<bool(const FaultResult&)>& is_missed) {
+  if (flags.shard_file.empty()) return;
+  ShardResult shard;
+  shard.build = BuildDigest();
+  shard.campaign = command;
+  shard.shard = ParseShard(flags.shard);
+  shard.inputs_of_all = of_all;
+  for (size_t i = 0; i < plantings.size(); ++i) {
+    const Fault& fault = plantings[i].fault;  // a mutant shares its name with those of its line
+    const auto has_it = [&](const FaultResult& r) {
+      return r.fault.name == fault.name && r.fault.says == fault.says;
+    };
+    const auto result = std::ranges::find_if(results, has_it);
+    if (result == results.end()) continue;
+    const std::string verdict(VerdictName(result->verdict));
+    shard.Add(static_cast<int64_t>(i) * shard.shard.count + shard.shard.index - 1,
+              fmt::format("{} {}", result->fault.name, verdict));
+    ++shard.counters[verdict];
+    if (!is_missed(*result)) continue;
+    shard.findings.push_back({result->fault.name, verdict + ": " + result->fault.says, command});
+  }
+  WriteWholeTextFile(flags.shard_file, ShardJson(shard));
 }
 
 // What is common to the end of both commands.
@@ -96,7 +138,11 @@ ExitCode RunPlant(const Flags& flags) {
     return !flags.only.empty() && std::ranges::count(flags.only, fault.name) == 0 &&
            std::ranges::count(flags.only, fault.class_name) == 0;
   });
-  const CampaignResult result = RunCampaign(PlantAll(faults, flags.root), OptionsFrom(flags));
+  std::vector<Planting> plantings = PlantAll(faults, flags.root);
+  const int64_t of_all = KeepShard(ParseShard(flags.shard), &plantings);
+  const CampaignResult result = RunCampaign(plantings, OptionsFrom(flags));
+  WriteShard(flags, command, of_all, plantings, result.results,
+             [](const FaultResult& r) { return r.verdict != Verdict::kCaught; });
   return Finish(
       flags, result, ScoreOf(result.results), "planted faults", command,
       TableMarkdown(ClassTable(result.results)) + "\n" + TableMarkdown(FaultTable(result.results)));
@@ -147,7 +193,8 @@ std::vector<Planting> PlantMutants(const Flags& flags, size_t* population) {
 
 ExitCode RunMutants(const Flags& flags) {
   size_t population = 0;
-  const std::vector<Planting> plantings = PlantMutants(flags, &population);
+  std::vector<Planting> plantings = PlantMutants(flags, &population);
+  const int64_t of_all = KeepShard(ParseShard(flags.shard), &plantings);
   fmt::print("faults mutants: seed {}, {} of {} mutants\n", flags.seed, plantings.size(),
              population);
   if (flags.list) {
@@ -177,6 +224,10 @@ ExitCode RunMutants(const Flags& flags) {
   if (flags.sources) command += " --sources";
   for (const std::string& file : flags.files) command += " --file " + file;
   for (const std::string& check : flags.checks) command += " --check " + check;
+  WriteShard(flags, command, of_all, plantings, result.results, [&](const FaultResult& r) {
+    return r.verdict != Verdict::kCaught &&
+           (r.verdict != Verdict::kMissed || FindEquivalent(r.fault, equivalent) == nullptr);
+  });
   for (const FaultResult& r : result.results) {
     if (r.verdict != Verdict::kMissed && r.verdict != Verdict::kTimedOut) continue;
     const EquivalentMutant* known =
@@ -242,7 +293,9 @@ std::vector<Command> Commands() {
       {"--jobs", "N", "copies at the same time", IntTarget{&values->jobs, 1, 64}},
       {"--check", "NAME", "a check of the suite, once for each (default: all)", &values->checks},
       {"--markdown", "FILE", "a page whose section is written anew", &values->markdown},
-      {"--json-file", "FILE", "all results", &values->json}};
+      {"--json-file", "FILE", "all results", &values->json},
+      {"--shard", "I/N", "only every N-th fault, from the I-th", &values->shard},
+      {"--shard-file", "FILE", "what ran, for lockstep merge", &values->shard_file}};
   const auto join = [](FlagList a, const FlagList& b, const FlagList& c) {
     a.insert(a.end(), b.begin(), b.end());
     a.insert(a.end(), c.begin(), c.end());

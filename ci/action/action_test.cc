@@ -237,5 +237,18 @@ TEST(Workflows, EveryStepRunsWhatPeopleRun) {
   EXPECT_GT(steps, 10);
 }
 
+// What other services read, as far as it can be judged without them.
+TEST(Manifests, AreSoundAndNameWhatIsThere) {
+  const YAML::Node job = YAML::LoadFile(kRoot + "/ci/scale/kubernetes.yaml");
+  EXPECT_EQ(job["spec"]["completionMode"].as<std::string>(), "Indexed");
+  const YAML::Node container = job["spec"]["template"]["spec"]["containers"][0];
+  EXPECT_TRUE(std::filesystem::exists(kRoot + "/" + container["command"][0].as<std::string>()));
+  EXPECT_EQ(container["env"][0]["name"].as<std::string>(), "SHARDS");
+  EXPECT_EQ(container["env"][0]["value"].as<std::string>(),
+            job["spec"]["completions"].as<std::string>());
+  EXPECT_EQ(YAML::LoadFile(kRoot + "/.clusterfuzzlite/project.yaml")["language"].as<std::string>(),
+            "c++");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 #include "caches/registry.h"
 #include "ci/lockstep/matrix_outside.h"
 #include "ci/lockstep/matrix_picture.h"
+#include "ci/lockstep/matrix_shard.h"
 #include "engine/math.h"
 #include "engine/synthetic.h"
 #include "oracle/matrix.h"
@@ -279,6 +280,8 @@ std::vector<Flag> MatrixFlags::Flags() {
       {"--html", "FILE", "the matrix as a page", &html},
       {"--digests", "", "print digests for another process to compare, and nothing else", &digests},
       {"--probe", "", "with --digests: those that ci/probe.cc prints", &probe},
+      {"--shard", "I/N", "only every N-th axis, from the I-th", &shard},
+      {"--shard-file", "FILE", "what ran, for lockstep merge", &shard_file},
   };
 }
 
@@ -287,10 +290,14 @@ std::string MatrixFlags::NeedsMatrix() const {
   if (!axes.empty()) return "--axis";
   if (digests) return "--digests";
   if (probe) return "--probe";
-  const std::pair<const char*, const std::string*> texts[] = {
-      {"--control", &control}, {"--compilers", &compilers},
-      {"--aarch64", &aarch64}, {"--json-file", &json_file},
-      {"--svg", &svg},         {"--html", &html}};
+  if (shard != "1/1") return "--shard";
+  const std::pair<const char*, const std::string*> texts[] = {{"--control", &control},
+                                                              {"--compilers", &compilers},
+                                                              {"--aarch64", &aarch64},
+                                                              {"--json-file", &json_file},
+                                                              {"--svg", &svg},
+                                                              {"--html", &html},
+                                                              {"--shard-file", &shard_file}};
   for (const auto& [name, value] : texts) {
     if (!value->empty()) return name;
   }
@@ -334,6 +341,12 @@ ExitCode RunMatrixCommand(const MatrixFlags& flags) {
   CheckFloatingPointEnvironment();
   MatrixOptions options = OptionsOf(flags);
   if (flags.digests) return PrintDigests(options, flags.probe);
+  const int64_t axes_of_all = KeepAxesOfShard(ParseShard(flags.shard), &options);
+  if (options.axes.empty()) {
+    fmt::print("holds: no axis of {} is in shard {}\n", axes_of_all, flags.shard);
+    WriteMatrixShard(flags, axes_of_all, {});
+    return ExitCode::kHolds;
+  }
   const std::string subject = SubjectLine(flags, options);
   if (!flags.json) {
     fmt::print("lockstep verify --matrix: seed {}\n{}\n\n", flags.source.seed, subject);
@@ -356,6 +369,7 @@ ExitCode RunMatrixCommand(const MatrixFlags& flags) {
   const std::string json = JsonText(flags, options, result, repeat);
   const PictureText picture = {"Determinism matrix", subject, repeat};
   WriteText(flags.json_file, json);
+  WriteMatrixShard(flags, axes_of_all, result);
   if (!flags.svg.empty()) WriteText(flags.svg, MatrixSvg(result, picture));
   if (!flags.html.empty()) WriteText(flags.html, MatrixHtml(result, picture));
   if (flags.json) {

@@ -22,6 +22,8 @@ struct MatrixFlags {
   std::string html;               // --html
   bool digests = false;           // --digests: print lines for another process, and nothing else
   bool probe = false;             // --probe: with --digests, those of the probe's models
+  std::string shard = "1/1";      // --shard: every n-th axis, from the i-th
+  std::string shard_file;         // --shard-file: what ran, for lockstep merge
 
   // Shared with verify without --matrix.
   ModelSource source = {};

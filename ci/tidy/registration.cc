@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kTopLevelFiles[] = {
     ".clang-format",     ".clang-tidy",     ".gitignore", "ARCHITECTURE.md", "CMakeLists.txt",
     "CMakePresets.json", "CONTRIBUTING.md", "LICENSE",    "README.md"};
-constexpr std::string_view kOtherFolders[] = {".ci", ".github", "docs"};
+constexpr std::string_view kOtherFolders[] = {".ci", ".clusterfuzzlite", ".github", "docs"};
 
 template <typename Range>
 bool Contains(const Range& range, std::string_view value) {

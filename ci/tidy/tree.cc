@@ -105,7 +105,7 @@ std::vector<std::string> ListByGit(const std::string& root) {
 }
 
 std::vector<std::string> ListByWalk(const fs::path& root) {
-  constexpr std::array<std::string_view, 2> kHiddenSources = {".ci", ".github"};
+  constexpr std::array<std::string_view, 3> kHiddenSources = {".ci", ".clusterfuzzlite", ".github"};
   std::vector<std::string> paths;
   auto it = fs::recursive_directory_iterator(root);
   for (; it != fs::recursive_directory_iterator(); ++it) {
