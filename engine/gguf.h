@@ -26,11 +26,32 @@ namespace lockstep {
 
 // Tensor element types, with ggml's ids. Types outside this list are kept as ids: they are an error
 // only when the tensor is used.
-enum class GgmlType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ8_0 = 8, kBF16 = 30 };
+enum class GgmlType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
+  kBF16 = 30,
+};
+
+// Whether elements are integers that share scales, in blocks. REQUIRES: a type of the list.
+constexpr bool IsQuantized(GgmlType type) {
+  return type != GgmlType::kF32 && type != GgmlType::kF16 && type != GgmlType::kBF16;
+}
 
 struct GgmlTypeTraits {
   std::string_view name;   // "f32", "q8_0"
-  int64_t block_elements;  // 1 for float types, 32 for the block formats
+  int64_t block_elements;  // 1 for float types, 32 or 256 for the block formats
   int64_t block_bytes;
 };
 

@@ -46,7 +46,7 @@ class PackedMatrix {
   int32_t rows() const { return rows_; }
   int32_t cols() const { return cols_; }
   int32_t groups() const { return (rows_ + kGroupRows - 1) / kGroupRows; }
-  bool quantized() const { return type_ == GgmlType::kQ8_0 || type_ == GgmlType::kQ4_0; }
+  bool quantized() const { return IsQuantized(type_); }
   // The packed bytes, 64-byte aligned (engine/kernels/packed_layout.h), and how many belong to each
   // group of 16 rows.
   const std::byte* data() const { return data_; }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ struct SyntheticSpec {
   int32_t dim = 0, ffn_dim = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int32_t vocab_size = 0, context_length = 0;
   GgmlType weight_type = GgmlType::kQ8_0;  // norms and biases stay F32
+  // Of embedding, head, value and down projections, as Q4_K_M has Q6_K among Q4_K.
+  std::optional<GgmlType> wide_type = {};
   bool tied_head = true;
   bool qkv_bias = false;
   bool qk_norm = false;

@@ -84,7 +84,7 @@ std::vector<std::string> Models() {
                            "stories260K-q4_0-ffn192.gguf"}) {
     names.emplace_back(file);
   }
-  for (const char* type : {"bf16", "q8_0"}) {
+  for (const char* type : {"bf16", "q8_0", "q5_0", "q4_k_m", "q6_k"}) {
     names.push_back(fmt::format("quant/stories260K-pad256-{}.gguf", type));
   }
   return names;

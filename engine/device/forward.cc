@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "caches/check.h"
+#include "caches/error.h"
 #include "engine/device/head_limit.h"
 
 namespace lockstep::device {
@@ -20,7 +23,37 @@ int32_t RoundedPositions(int32_t positions) {
   return rounded;
 }
 
-void CheckModel(const ModelConfig& config, int32_t layers) {
+// Weights that the kernels do not take, by the tensor's name.
+void CheckType(const std::string& tensor, GgmlType type) {
+  if (HasWeightType(type)) return;
+  throw Error(
+      {.where = fmt::format("device: tensor '{}'", tensor),
+       .what = fmt::format("there are no device kernels for type {}", TraitsOf(type)->name),
+       .remedy = "run the model on the host, or convert it to F32, F16, BF16, Q8_0 or Q4_0"});
+}
+
+void CheckTypes(const Model& model, int32_t layers) {
+  if (layers == model.config().num_layers) {
+    CheckType("token_embd.weight", model.token_embedding().type);
+    CheckType("output.weight", model.output().type());
+  }
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    const LayerWeights& w = model.layers()[static_cast<size_t>(layer)];
+    using Named = std::pair<const char*, const PackedMatrix*>;
+    for (const auto& [name, matrix] : std::initializer_list<Named>{{"attn_q", &w.wq},
+                                                                   {"attn_k", &w.wk},
+                                                                   {"attn_v", &w.wv},
+                                                                   {"attn_output", &w.wo},
+                                                                   {"ffn_gate", &w.w_gate},
+                                                                   {"ffn_up", &w.w_up},
+                                                                   {"ffn_down", &w.w_down}}) {
+      CheckType(fmt::format("blk.{}.{}.weight", layer, name), matrix->type());
+    }
+  }
+}
+
+void CheckModel(const Model& model, int32_t layers) {
+  const ModelConfig& config = model.config();
   LS_CHECK(layers > 0 && layers <= config.num_layers, "{} of {} layers on a device", layers,
            config.num_layers);
   if (config.head_dim > kHeadDimMax) {
@@ -29,13 +62,14 @@ void CheckModel(const ModelConfig& config, int32_t layers) {
                     "the host",
                     config.head_dim, kHeadDimMax));
   }
+  CheckTypes(model, layers);
 }
 
 }  // namespace
 
 DeviceForward::DeviceForward(std::shared_ptr<const Model> model, std::shared_ptr<Device> device,
                              int32_t layers)
-    : model_((CheckModel(model->config(), layers), std::move(model))),
+    : model_((CheckModel(*model, layers), std::move(model))),
       config_(model_->config()),
       device_(std::move(device)),
       stream_(device_->NewStream()),

@@ -31,6 +31,11 @@ inline int64_t QuantizedBytes(int64_t rows, int32_t cols) {
   return rows * (cols / 32) * kActivationBytes;
 }
 
+// Whether there are kernels for weights of this type: F32, F16, BF16, Q8_0, Q4_0.
+constexpr bool HasWeightType(GgmlType type) {
+  return !IsQuantized(type) || type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0;
+}
+
 // A PackedMatrix on the device.
 struct DeviceMatrix {
   GgmlType type = GgmlType::kF32;
@@ -38,7 +43,7 @@ struct DeviceMatrix {
   int32_t cols = 0;             // of the reduction
   Global<const uint8_t> bytes;  // PackedMatrix::PackedBytes(type, rows, cols), 16-byte aligned
 
-  bool quantized() const { return type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0; }
+  bool quantized() const { return IsQuantized(type); }
 };
 
 // token_embd as GGUF stores it, not packed.

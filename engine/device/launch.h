@@ -50,6 +50,8 @@ inline WeightType WeightTypeOf(GgmlType type) {
       return WeightType::kQ8_0;
     case GgmlType::kQ4_0:
       return WeightType::kQ4_0;
+    default:
+      break;
   }
   LS_CHECK(false, "weights of type {}", static_cast<uint32_t>(type));
   return WeightType::kF32;

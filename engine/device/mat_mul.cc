@@ -95,6 +95,8 @@ void MatMul(DeviceStream& stream, const MatMulArgs& args) {
       return MatMulOf<WeightType::kQ8_0>(stream, args);
     case GgmlType::kQ4_0:
       return MatMulOf<WeightType::kQ4_0>(stream, args);
+    default:
+      LS_CHECK(false, "weights of type {}", static_cast<uint32_t>(w.type));
   }
 }
 

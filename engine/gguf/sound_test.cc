@@ -132,8 +132,8 @@ TEST(SoundFileTest, UnknownTypeTakesAllUpToTheNextTensorOrTheEnd) {
 TEST(SoundFileTest, UnsupportedTypesAreRefusedOnUseByName) {
   Image image;
   image.tensors = {{.name = "odd", .type = 9999},
-                   {.name = "k", .shape = {256, 2}, .type = 12, .offset = 32}};
-  image.data_bytes = 32 + 2 * 144;
+                   {.name = "k", .shape = {256, 2}, .type = 15, .offset = 32}};
+  image.data_bytes = 32 + 2 * 292;
   const auto file = Accepted(image);
   ASSERT_NE(file, nullptr);
   const auto message = [&](std::string_view name, std::vector<int64_t> shape) -> std::string {
@@ -144,12 +144,13 @@ TEST(SoundFileTest, UnsupportedTypesAreRefusedOnUseByName) {
     }
     return "accepted";
   };
-  constexpr const char* kRemedy = " (convert the model to F32, F16, BF16, Q8_0 or Q4_0)";
+  constexpr const char* kRemedy =
+      " (convert the model to F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL or IQ4_XS)";
   EXPECT_EQ(
       message("odd", {4}),
       std::string("dir/test.gguf: tensor 'odd': type with id 9999 is not supported") + kRemedy);
   EXPECT_EQ(message("k", {256, 2}),
-            std::string("dir/test.gguf: tensor 'k': type q4_k is not supported") + kRemedy);
+            std::string("dir/test.gguf: tensor 'k': type q8_k is not supported") + kRemedy);
 }
 
 TEST(SoundFileTest, RequireTensorNamesWhatIsWrong) {

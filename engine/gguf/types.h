@@ -11,7 +11,7 @@
 namespace lockstep {
 
 inline constexpr std::string_view kSupportedTypesRemedy =
-    "convert the model to F32, F16, BF16, Q8_0 or Q4_0";
+    "convert the model to F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL or IQ4_XS";
 
 // Sizes of every type id that ggml defines; nullopt for the others.
 std::optional<GgmlTypeTraits> KnownTraitsOf(GgmlType type);

@@ -159,7 +159,7 @@ TEST(GgufWriterDeathTest, MisuseIsCaught) {
   EXPECT_DEATH(writer.AddTensor("u", GgmlType::kF32, {}, Bytes(4)), "has 0 dimensions");
   EXPECT_DEATH(writer.AddTensor("u", GgmlType::kF32, {1, 1, 1, 1, 1}, Bytes(4)), "5 dimensions");
   EXPECT_DEATH(writer.AddTensor("u", GgmlType::kF32, {1, 0}, {}), "a dimension of 0");
-  EXPECT_DEATH(writer.AddTensor("u", static_cast<GgmlType>(14), {256}, Bytes(210)), "type id 14");
+  EXPECT_DEATH(writer.AddTensor("u", static_cast<GgmlType>(15), {256}, Bytes(292)), "type id 15");
   writer.Finish();
   EXPECT_DEATH(writer.Finish(), "called twice");
   EXPECT_DEATH(writer.AddBool("late", true), "after Finish");
@@ -179,9 +179,19 @@ TEST(GgufTypesTest, TraitsAreThoseOfTheFormats) {
   expect(GgmlType::kBF16, "bf16", 1, 2);
   expect(GgmlType::kQ8_0, "q8_0", 32, 34);  // one F16 scale, 32 signed bytes
   expect(GgmlType::kQ4_0, "q4_0", 32, 18);  // one F16 scale, 16 bytes of nibbles
+  expect(GgmlType::kQ4_1, "q4_1", 32, 20);  // and one F16 low
+  expect(GgmlType::kQ5_0, "q5_0", 32, 22);  // 32 fifth bits more than Q4_0
+  expect(GgmlType::kQ5_1, "q5_1", 32, 24);
+  expect(GgmlType::kQ2_K, "q2_k", 256, 16 + 64 + 4);  // bytes of scales, 2 bits, two F16
+  expect(GgmlType::kQ3_K, "q3_k", 256, 32 + 64 + 12 + 2);
+  expect(GgmlType::kQ4_K, "q4_k", 256, 4 + 12 + 128);
+  expect(GgmlType::kQ5_K, "q5_k", 256, 4 + 12 + 32 + 128);
+  expect(GgmlType::kQ6_K, "q6_k", 256, 128 + 64 + 16 + 2);
+  expect(GgmlType::kIQ4_NL, "iq4_nl", 32, 18);
+  expect(GgmlType::kIQ4_XS, "iq4_xs", 256, 2 + 2 + 4 + 128);
   int supported = 0;
   for (uint32_t id = 0; id < 100; ++id) supported += TraitsOf(static_cast<GgmlType>(id)) ? 1 : 0;
-  EXPECT_EQ(supported, 5);
+  EXPECT_EQ(supported, 15);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/packed_layout.h"
 #include "engine/kernels/portable_matmul.h"
+#include "engine/kernels/quant_format.h"
+#include "engine/kernels/quant_lines.h"
 
 namespace lockstep::internal {
 namespace {
@@ -19,19 +21,32 @@ namespace {
 inline constexpr int32_t kHalfLine = kLineBytes / 2;  // 8 rows x 4 bytes
 inline constexpr int32_t kHalves = 2;
 
+// A block's sums begin with the bias of its codes taken off, where a whole block has one scale;
+// elsewhere the codes lose it one by one.
+template <GgmlType kType>
+inline constexpr bool kBiasFirst = FormatOf(kType).bias > 0 && FormatOf(kType).subs() == 1;
+
 // A segment of one token, split for vpmaddwd: of four k in a row, 0 and 2, then 1 and 3, as 16-bit
 // pairs.
 struct SplitSegment {
   QuantPairs block[kBlocksPerSegment];
-  int32_t offset[kBlocksPerSegment];  // for weights + 128, or + 8
+  int32_t first_sum[kBlocksPerSegment];
   float scale[kBlocksPerSegment];
+  float input_sum[kBlocksPerSegment][2];  // of each sub-block, for weights with lows
 };
 
-inline void SplitBlocks(const ActivationBlock* blocks, int32_t count, bool q8, SplitSegment* out) {
+template <GgmlType kType>
+inline void SplitBlocks(const ActivationBlock* blocks, int32_t count, SplitSegment* out) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
   for (int32_t b = 0; b < count; ++b) {
     out->block[b] = SplitQuants(blocks[b].quants);
-    out->offset[b] = q8 ? blocks[b].offset : blocks[b].offset / 16;
+    out->first_sum[b] = kBiasFirst<kType> ? blocks[b].offset / 128 * kFormat.bias : 0;
     out->scale[b] = blocks[b].scale;
+    if constexpr (kFormat.lows) {
+      for (int32_t s = 0; s < kFormat.subs(); ++s) {
+        out->input_sum[b][s] = InputSum<kType>(blocks[b], s);
+      }
+    }
   }
 }
 
@@ -48,24 +63,58 @@ inline void AddPairs(__m256i even, __m256i odd, const SplitSegment* x, int32_t b
   }
 }
 
-// The sums of one block for 8 rows and all tokens; `lines` points at these rows in the first line.
-template <bool kQ8, size_t kTokens>
-inline void HalfBlock(const uint8_t* lines, const SplitSegment* x, int32_t b,
+// The sums of one block's sub-block for 8 rows and all tokens; `lines` points at these rows in the
+// first line.
+template <GgmlType kType, size_t kTokens>
+inline void HalfBlock(const uint8_t* lines, const SplitSegment* x, int32_t b, int32_t sub,
                       __m256i (&sums)[kTokens]) {
-  const __m256i byte = _mm256_set1_epi16(0xff), nibble = _mm256_set1_epi16(0x0f);
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  constexpr bool kSigned = kFormat.bias > 0 && !kBiasFirst<kType>;
+  constexpr int32_t kCount = kFours / kFormat.subs();
   LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-    sums[t] = _mm256_set1_epi32(x[t].offset[b]);
+    sums[t] = _mm256_set1_epi32(x[t].first_sum[b]);
   }
-  LOCKSTEP_UNROLL for (int32_t i = 0; i < (kQ8 ? kQ8Lines : kQ4Lines); ++i) {
-    const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(lines + i * kLineBytes));
-    if constexpr (kQ8) {
-      AddPairs<kTokens>(_mm256_and_si256(w, byte), _mm256_srli_epi16(w, 8), x, b, i, sums);
+  LOCKSTEP_UNROLL for (int32_t i = 0; i < kCount; ++i) {
+    const int32_t four = sub * kCount + FourInOrder<kType>(i);
+    if constexpr (kSigned) {
+      const auto w = __builtin_bit_cast(__m256i, LoadIntegers<kType>(lines, four));
+      AddPairs<kTokens>(_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8), _mm256_srai_epi16(w, 8), x,
+                        b, four, sums);
     } else {
-      AddPairs<kTokens>(_mm256_and_si256(w, nibble),
-                        _mm256_and_si256(_mm256_srli_epi16(w, 8), nibble), x, b, i, sums);
-      AddPairs<kTokens>(_mm256_and_si256(_mm256_srli_epi16(w, 4), nibble), _mm256_srli_epi16(w, 12),
-                        x, b, i + kQ4Lines, sums);
+      const auto w = __builtin_bit_cast(__m256i, LoadBiased<kType>(lines, four));
+      AddPairs<kTokens>(_mm256_and_si256(w, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(w, 8), x, b,
+                        four, sums);
     }
+  }
+}
+
+// Sub-block `sub` of block b of the segment for 8 rows, whose lines are given.
+template <GgmlType kType, size_t kTokens>
+inline void AddHalfSub(const uint8_t* lines, const SplitSegment* x, int32_t b, int32_t sub,
+                       __m256 dw, __m256 low, __m256 (&chain)[kTokens]) {
+  __m256i sums[kTokens];
+  HalfBlock<kType, kTokens>(lines, x, b, sub, sums);
+  LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+    const __m256 scale = _mm256_mul_ps(dw, _mm256_set1_ps(x[t].scale[b]));
+    chain[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t]), scale, chain[t]);
+    if constexpr (FormatOf(kType).lows) {
+      chain[t] = _mm256_fmadd_ps(low, _mm256_set1_ps(x[t].input_sum[b][sub]), chain[t]);
+    }
+  }
+}
+
+// Block b of the segment, which is the group's block `at`, for 8 rows.
+template <GgmlType kType, size_t kTokens>
+inline void AddHalfBlock(const uint8_t* group, const SplitSegment* x, int32_t b, int32_t at,
+                         int32_t half, __m256 (&chain)[kTokens]) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  const uint8_t* lines = group + CodesAt(kFormat, at) + half * kHalfLine;
+  const BlockScales<kType> scales = LoadScales<kType>(group, at);
+  AddHalfSub<kType, kTokens>(lines, x, b, 0, scales.scale[0].part[half], scales.low[0].part[half],
+                             chain);
+  if constexpr (kFormat.subs() == 2) {
+    AddHalfSub<kType, kTokens>(lines, x, b, 1, scales.scale[1].part[half], scales.low[1].part[half],
+                               chain);
   }
 }
 
@@ -73,8 +122,6 @@ inline void HalfBlock(const uint8_t* lines, const SplitSegment* x, int32_t b,
 template <GgmlType kType, size_t kTokens>
 [[gnu::noinline]] void QuantTile256(const PackedView& w, const Activations& x, int32_t g,
                                     int64_t token, float* const* y) {
-  constexpr bool kQ8 = kType == GgmlType::kQ8_0;
-  constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
   const uint8_t* group = GroupOf(w, g);
   const int32_t blocks = w.cols / kBlock;
   Lanes totals[kTokens];
@@ -84,22 +131,13 @@ template <GgmlType kType, size_t kTokens>
     SplitSegment segment[kTokens];
     for (size_t t = 0; t < kTokens; ++t) {
       const int64_t at = (token + static_cast<int64_t>(t)) * blocks + begin;
-      SplitBlocks(x.blocks + at, count, kQ8, &segment[t]);
+      SplitBlocks<kType>(x.blocks + at, count, &segment[t]);
     }
-    for (int32_t half = 0; half < kHalves; ++half) {
+    LOCKSTEP_UNROLL for (int32_t half = 0; half < kHalves; ++half) {
       __m256 chain[kTokens];
       LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) chain[t] = _mm256_setzero_ps();
       for (int32_t b = 0; b < count; ++b) {
-        __m256i sums[kTokens];
-        HalfBlock<kQ8, kTokens>(group + LinesAt(kLines, begin + b) + half * kHalfLine, segment, b,
-                                sums);
-        const __m128i halves = _mm_load_si128(reinterpret_cast<const __m128i*>(
-            group + ScalesAt(kLines, begin + b) + half * (kScaleBytes / 2)));
-        const __m256 dw = _mm256_cvtph_ps(halves);
-        LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-          const __m256 scale = _mm256_mul_ps(dw, _mm256_set1_ps(segment[t].scale[b]));
-          chain[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t]), scale, chain[t]);
-        }
+        AddHalfBlock<kType, kTokens>(group, segment, b, begin + b, half, chain);
       }
       LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
         totals[t].part[half] = _mm256_add_ps(totals[t].part[half], chain[t]);
@@ -113,7 +151,7 @@ template <GgmlType kType>
 inline void QuantMatmul256(const PackedView& w, const Activations& x, int32_t group_begin,
                            int32_t group_end, float* const* y) {
   for (int32_t g = group_begin; g < group_end; ++g) {
-    ForTiles<kTileTokens>(0, x.tokens, [&]<size_t kTokens>(int64_t token) {
+    ForTiles<kQuantTileTokens<kType>>(0, x.tokens, [&]<size_t kTokens>(int64_t token) {
       QuantTile256<kType, kTokens>(w, x, g, token, y);
     });
   }
@@ -121,14 +159,9 @@ inline void QuantMatmul256(const PackedView& w, const Activations& x, int32_t gr
 
 inline void Matmul256(const PackedView& w, const Activations& x, int32_t group_begin,
                       int32_t group_end, float* const* y) {
-  switch (w.type) {
-    case GgmlType::kQ8_0:
-      return QuantMatmul256<GgmlType::kQ8_0>(w, x, group_begin, group_end, y);
-    case GgmlType::kQ4_0:
-      return QuantMatmul256<GgmlType::kQ4_0>(w, x, group_begin, group_end, y);
-    default:
-      return Matmul(w, x, group_begin, group_end, y);
-  }
+  if (!IsQuantized(w.type)) return MatmulFloats(w, x, group_begin, group_end, y);
+  ForQuantType(w.type,
+               [&]<GgmlType kType>() { QuantMatmul256<kType>(w, x, group_begin, group_end, y); });
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
 #include "engine/kernels/portable_matmul.h"
+#include "engine/kernels/quant_format.h"
+#include "engine/kernels/quant_lines.h"
 #include "engine/kernels/token_tiles.h"
 
 namespace lockstep::internal {
@@ -57,46 +59,90 @@ inline __m512i BroadcastFour(const int8_t* quants) {
   return _mm512_set1_epi32(four);
 }
 
-// The block's sums of weights * quants, offset and all, for every token and group of the tile.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
-inline void BlockSums(const TilePlace<kGroups>& at, int32_t b,
-                      const ActivationBlock* const (&x)[kTokens],
-                      __m512i (&sums)[kTokens][kGroups]) {
-  constexpr bool kQ8 = kType == GgmlType::kQ8_0;
-  constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
-  const int64_t lines = LinesAt(kLines, b);
-  LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-    __m512i offset = _mm512_set1_epi32(x[t][b].offset);         // weights + 128
-    if constexpr (!kQ8) offset = _mm512_srai_epi32(offset, 4);  // weights + 8
-    LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) sums[t][g] = offset;
+// Where the sums of sub-block `sub` begin: with what the bias of the codes adds taken off. A half's
+// sum of activations is not stored; products with the bias itself are as good.
+template <GgmlType kType>
+inline __m512i FirstSum(const ActivationBlock& x, int32_t sub) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  if constexpr (kFormat.bias == 0) {
+    return _mm512_setzero_si512();
+  } else if constexpr (kFormat.subs() == 1) {
+    constexpr int kShift = 7 - __builtin_ctz(kFormat.bias);  // the offset is for a bias of 128
+    return _mm512_srai_epi32(_mm512_set1_epi32(x.offset), kShift);
+  } else {
+    constexpr int32_t kCount = kFours / kFormat.subs();
+    const __m512i bias = _mm512_set1_epi8(static_cast<char>(kFormat.bias));
+    __m512i sum = _mm512_setzero_si512();
+    LOCKSTEP_UNROLL for (int32_t i = 0; i < kCount; ++i) {
+      sum = DotLine(sum, bias, BroadcastFour(x.quants + 4 * (sub * kCount + i)));
+    }
+    return _mm512_sub_epi32(_mm512_setzero_si512(), sum);
   }
-  LOCKSTEP_UNROLL for (int i = 0; i < kLines; ++i) {
+}
+
+// The sub-block's sums of weights * quants for every token and group of the tile.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void SubBlockSums512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
+                            const ActivationBlock* const (&x)[kTokens],
+                            __m512i (&sums)[kTokens][kGroups]) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  constexpr int32_t kCount = kFours / kFormat.subs();
+  LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+    const __m512i first = FirstSum<kType>(x[t][b], sub);
+    LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) sums[t][g] = first;
+  }
+  const int64_t lines = CodesAt(kFormat, b);
+  LOCKSTEP_UNROLL for (int32_t i = 0; i < kCount; ++i) {
+    const int32_t four = sub * kCount + FourInOrder<kType>(i);
     __m512i w[kGroups];
     LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-      w[g] = _mm512_load_si512(at.group[g] + lines + i * kLineBytes);
+      w[g] = __builtin_bit_cast(__m512i, LoadBiased<kType>(at.group[g] + lines, four));
     }
-    if constexpr (kQ8) {
-      LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-        const __m512i four = BroadcastFour(x[t][b].quants + 4 * i);
-        LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-          sums[t][g] = DotLine(sums[t][g], w[g], four);
-        }
-      }
-    } else {
-      const __m512i nibble = _mm512_set1_epi8(15);
-      __m512i high[kGroups];
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      const __m512i quants = BroadcastFour(x[t][b].quants + 4 * four);
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-        high[g] = _mm512_and_si512(_mm512_srli_epi16(w[g], 4), nibble);
-        w[g] = _mm512_and_si512(w[g], nibble);
-      }
-      LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-        const __m512i x0 = BroadcastFour(x[t][b].quants + 4 * i);
-        const __m512i x1 = BroadcastFour(x[t][b].quants + 16 + 4 * i);
-        LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-          sums[t][g] = DotLine(DotLine(sums[t][g], w[g], x0), high[g], x1);
-        }
+        sums[t][g] = DotLine(sums[t][g], w[g], quants);
       }
     }
+  }
+}
+
+// acc = fma(F32(s), scale * dx, acc) of one sub-block, and its low.
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
+                           const BlockScales<kType> (&scales)[kGroups],
+                           const ActivationBlock* const (&x)[kTokens],
+                           __m512 (&chain)[kTokens][kGroups]) {
+  __m512i sums[kTokens][kGroups];
+  SubBlockSums512<kType, kGroups, kTokens>(at, b, sub, x, sums);
+  LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+    const __m512 dw = scales[g].scale[sub].part[0];
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      const __m512 scale = _mm512_mul_ps(dw, _mm512_set1_ps(x[t][b].scale));
+      chain[t][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][g]), scale, chain[t][g]);
+    }
+  }
+  if constexpr (FormatOf(kType).lows) {
+    LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
+      const __m512 input = _mm512_set1_ps(InputSum<kType>(x[t][b], sub));
+      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+        chain[t][g] = _mm512_fmadd_ps(scales[g].low[sub].part[0], input, chain[t][g]);
+      }
+    }
+  }
+}
+
+template <GgmlType kType, size_t kGroups, size_t kTokens>
+inline void AddBlock512(const TilePlace<kGroups>& at, int32_t b,
+                        const ActivationBlock* const (&x)[kTokens],
+                        __m512 (&chain)[kTokens][kGroups]) {
+  BlockScales<kType> scales[kGroups];
+  LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
+    scales[g] = LoadScales<kType>(at.group[g], b);
+  }
+  AddSubBlock512<kType, kGroups, kTokens>(at, b, 0, scales, x, chain);
+  if constexpr (FormatOf(kType).subs() == 2) {
+    AddSubBlock512<kType, kGroups, kTokens>(at, b, 1, scales, x, chain);
   }
 }
 
@@ -104,7 +150,6 @@ inline void BlockSums(const TilePlace<kGroups>& at, int32_t b,
 template <GgmlType kType, size_t kGroups, size_t kTokens>
 inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
                       TileSums<kGroups, kTokens>* out) {
-  constexpr int32_t kLines = kType == GgmlType::kQ8_0 ? kQ8Lines : kQ4Lines;
   const int32_t blocks = at.cols / kBlock;
   const ActivationBlock* tokens[kTokens];
   LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
@@ -118,15 +163,7 @@ inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) chain[t][g] = _mm512_setzero_ps();
     }
     for (int32_t b = begin; b < end; ++b) {
-      __m512i sums[kTokens][kGroups];
-      BlockSums<kType, kGroups, kTokens>(at, b, tokens, sums);
-      LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-        const __m512 dw = WidenHalves(at.group[g] + ScalesAt(kLines, b)).part[0];
-        LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-          const __m512 scale = _mm512_mul_ps(dw, _mm512_set1_ps(tokens[t][b].scale));
-          chain[t][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][g]), scale, chain[t][g]);
-        }
-      }
+      AddBlock512<kType, kGroups, kTokens>(at, b, tokens, chain);
     }
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
@@ -178,7 +215,7 @@ template <GgmlType kType, size_t kGroups, size_t kTokens>
   TilePlace<kGroups> at = {.group = {}, .cols = w.cols, .token = token};
   for (size_t g = 0; g < kGroups; ++g) at.group[g] = GroupOf(w, group + static_cast<int32_t>(g));
   TileSums<kGroups, kTokens> sums;
-  if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
+  if constexpr (IsQuantized(kType)) {
     QuantTile<kType>(at, x, &sums);
   } else {
     FloatTile<kType>(at, x, &sums);
@@ -239,9 +276,9 @@ inline constexpr int64_t kTokenBlock = 160;
 template <GgmlType kType>
 inline void Matmul512Of(const PackedView& w, const Activations& x, int32_t group_begin,
                         int32_t group_end, float* const* y) {
-  constexpr bool kQuantized = kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0;
-  constexpr size_t kPairTokens = kQuantized ? 6 : 12;  // 32 registers hold two groups of so many
-  constexpr size_t kTokens = 12;
+  constexpr size_t kTokens = IsQuantized(kType) ? kQuantTileTokens<kType> : kTileTokens;
+  // 32 registers hold two groups of so many.
+  constexpr size_t kPairTokens = !IsQuantized(kType) || kTokens < 6 ? kTokens : 6;
   if (x.tokens == 1) return MatVec512<kType>(w, x, group_begin, group_end, y);
   int64_t token = 0;
   for (int64_t blocks = (x.tokens + kTokenBlock - 1) / kTokenBlock; blocks > 0; --blocks) {
@@ -264,10 +301,9 @@ inline void Matmul512(const PackedView& w, const Activations& x, int32_t group_b
       return Matmul512Of<GgmlType::kF16>(w, x, group_begin, group_end, y);
     case GgmlType::kBF16:
       return Matmul512Of<GgmlType::kBF16>(w, x, group_begin, group_end, y);
-    case GgmlType::kQ8_0:
-      return Matmul512Of<GgmlType::kQ8_0>(w, x, group_begin, group_end, y);
-    case GgmlType::kQ4_0:
-      return Matmul512Of<GgmlType::kQ4_0>(w, x, group_begin, group_end, y);
+    default:
+      ForQuantType(w.type,
+                   [&]<GgmlType kType>() { Matmul512Of<kType>(w, x, group_begin, group_end, y); });
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ class GoldenTest : public testing::TestWithParam<const KernelTable*> {
 std::string MatmulDigest(const KernelTable& kernels, GgmlType type) {
   DigestBuilder digest;
   Random random(51);
-  for (int32_t cols : {32, 288, 576, 1536}) {
+  const bool super = TraitsOf(type)->block_elements == 256;
+  for (int32_t cols : {super ? 256 : 32, super ? 512 : 288, super ? 768 : 576, 1536}) {
     const int32_t rows = 40, tokens = 7;
     const PackedMatrix w(type, rows, cols, RandomWeights(type, int64_t{rows} * cols, &random));
     const auto x = MakeActivations(kernels, tokens, cols,
@@ -58,6 +60,24 @@ TEST_P(GoldenTest, MatmulQ8) {
 }
 TEST_P(GoldenTest, MatmulQ4) {
   EXPECT_EQ(MatmulDigest(kernels(), GgmlType::kQ4_0), "b584bd1ac2642f31441a4fa9a2e1b4c7");
+}
+
+TEST_P(GoldenTest, MatmulOfTheOtherQuantizedTypes) {
+  const std::map<GgmlType, std::string> digests = {
+      {GgmlType::kQ4_1, "412e7cb59ab6c0ea559c3e88a20207ab"},
+      {GgmlType::kQ5_0, "e7f0a9ac1fd88401d69a8d5318d1ca4e"},
+      {GgmlType::kQ5_1, "cf140e55972fa79b6689a67783b1defe"},
+      {GgmlType::kQ2_K, "0ad8ff7582592f871ea48b7549b57bd5"},
+      {GgmlType::kQ3_K, "329ab9f76918c84ce839fa0cbf6456bd"},
+      {GgmlType::kQ4_K, "a7be97b92f67ec8b8fa69a10b89ac2b8"},
+      {GgmlType::kQ5_K, "9850f57f93dee9d3a65649c4428aaa53"},
+      {GgmlType::kQ6_K, "a6df43c28c96304c7677d976eb94704d"},
+      {GgmlType::kIQ4_NL, "951b37287faea109cf5c6dde1d305b94"},
+      {GgmlType::kIQ4_XS, "caeec5cd200e30b559134120021a48d8"},
+  };
+  for (const auto& [type, digest] : digests) {
+    EXPECT_EQ(MatmulDigest(kernels(), type), digest) << TraitsOf(type)->name;
+  }
 }
 
 TEST_P(GoldenTest, QuantizeActivations) {

@@ -6,36 +6,43 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/kernels/halves.h"
 #include "engine/kernels/isa_kernels.h"
-#include "engine/kernels/neon_matmul_q4.h"
-#include "engine/kernels/neon_matmul_q8.h"
+#include "engine/kernels/neon_dots.h"
 #include "engine/kernels/neon_vectors.h"
 #include "engine/kernels/packed_layout.h"
 #include "engine/kernels/portable_matmul.h"
+#include "engine/kernels/quant_format.h"
+#include "engine/kernels/quant_lines.h"
 
 namespace lockstep::internal {
 namespace {
 
-// Block b of T tokens, for all 16 rows of a group: acc = fma(F32(s), F32(dw) * dx, acc).
+// Block b of T tokens, for all 16 rows of a group: acc = fma(F32(s), scale * dx, acc) of each
+// sub-block, and its low.
 template <GgmlType kType, size_t T>
 inline void AddBlockNeon(const uint8_t* group, const ActivationBlock* const (&x)[T], int32_t b,
                          Chains<T>* chains) {
-  constexpr bool kQ8 = kType == GgmlType::kQ8_0;
-  constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
-  const uint8_t* lines = group + LinesAt(kLines, b);
-  const Lanes dw = WidenHalves(group + ScalesAt(kLines, b));
-  for (int p = 0; p < kParts; ++p) {  // 4 rows at a time: 16 bytes of each line
-    int32x4_t dots[T];
-    if constexpr (kQ8) {
-      BlockDotsQ8<T>(lines + p * kVectorBytes, x, dots);
-    } else {
-      BlockDotsQ4<T>(lines + p * kVectorBytes, x, dots);
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  const uint8_t* lines = group + CodesAt(kFormat, b);
+  const BlockScales<kType> scales = LoadScales<kType>(group, b);
+  for (int32_t sub = 0; sub < kFormat.subs(); ++sub) {
+    float input[T];
+    if constexpr (kFormat.lows) {
+      for (size_t t = 0; t < T; ++t) input[t] = InputSum<kType>(*x[t], sub);
     }
-    for (size_t t = 0; t < T; ++t) {
-      const float32x4_t scale = vmulq_n_f32(NeonFloats(dw.part[p]), x[t]->scale);
-      Floats& chain = chains->chain[t].part[p];
-      chain = LaneFloats(vfmaq_f32(NeonFloats(chain), vcvtq_f32_s32(dots[t]), scale));
+    for (int p = 0; p < kParts; ++p) {  // 4 rows at a time: 16 bytes of each line
+      int32x4_t dots[T];
+      SubBlockDots<kType, T>(lines + p * kVectorBytes, x, sub, dots);
+      for (size_t t = 0; t < T; ++t) {
+        const float32x4_t dw = NeonFloats(scales.scale[sub].part[p]);
+        Floats& chain = chains->chain[t].part[p];
+        float32x4_t next =
+            vfmaq_f32(NeonFloats(chain), vcvtq_f32_s32(dots[t]), vmulq_n_f32(dw, x[t]->scale));
+        if constexpr (kFormat.lows) {
+          next = vfmaq_n_f32(next, NeonFloats(scales.low[sub].part[p]), input[t]);
+        }
+        chain = LaneFloats(next);
+      }
     }
   }
 }
@@ -77,14 +84,9 @@ inline void MatmulOfNeon(const PackedView& w, const Activations& x, int32_t grou
 
 inline void MatmulNeon(const PackedView& w, const Activations& x, int32_t group_begin,
                        int32_t group_end, float* const* y) {
-  switch (w.type) {
-    case GgmlType::kQ8_0:
-      return MatmulOfNeon<GgmlType::kQ8_0>(w, x, group_begin, group_end, y);
-    case GgmlType::kQ4_0:
-      return MatmulOfNeon<GgmlType::kQ4_0>(w, x, group_begin, group_end, y);
-    default:
-      return Matmul(w, x, group_begin, group_end, y);
-  }
+  if (!IsQuantized(w.type)) return MatmulFloats(w, x, group_begin, group_end, y);
+  ForQuantType(w.type,
+               [&]<GgmlType kType>() { MatmulOfNeon<kType>(w, x, group_begin, group_end, y); });
 }
 
 }  // namespace

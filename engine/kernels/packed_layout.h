@@ -5,6 +5,7 @@
 //                    of the odd one. With an odd number of groups the last has an empty partner.
 //                    (A chain of one fma a k is not fast enough to keep up with memory at half a
 //                    line a k; two chains are, without a second stream.)
+//   quantized        quant_format.h says how; of them
 //   Q8_0, Q4_0       for each pair of blocks of 32 k: one line of 64 bytes with the F16 scales of
 //                    both (16 rows of the first, then 16 of the second), then the lines of quants
 //                    of the first block, then those of the second. Every line is aligned to 64. An
@@ -15,8 +16,9 @@
 //     Q4_0 quants    4 lines. Byte 4 r + j of line i holds k = 4 i + j in its low and
 //                    k = 16 + 4 i + j in its high nibble, each plus 8, as ggml stores them.
 //
-// 4, 2, 34 / 32 and 18 / 32 bytes a weight, as in the file; a group is whole lines. The bytes
-// of a matrix are one stream when its groups are read in order.
+// 4, 2, 34 / 32 and 18 / 32 bytes a weight, as in the file, and up to 6 % more than in the file for
+// other types; a group is whole lines. The bytes of a matrix are one stream when its groups are
+// read in order.
 //
 // Device kernels read the same bytes, so this header is for nvcc too.
 #ifndef LOCKSTEP_ENGINE_KERNELS_PACKED_LAYOUT_H_

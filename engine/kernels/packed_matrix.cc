@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "caches/check.h"
 #include "caches/error.h"
+#include "engine/gguf/types.h"
 #include "engine/kernels.h"
 #include "engine/kernels/bits.h"
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/quant_block.h"
+#include "engine/kernels/quant_format.h"
 
 namespace lockstep {
 namespace {
@@ -19,34 +23,100 @@ GgmlTypeTraits LayoutOf(GgmlType type) {
   if (const auto traits = TraitsOf(type)) return *traits;
   throw Error({.where = fmt::format("weights of type id {}", static_cast<uint32_t>(type)),
                .what = "there are no kernels for this type",
-               .remedy = "convert the model to F32, F16, BF16, Q8_0 or Q4_0"});
+               .remedy = std::string(kSupportedTypesRemedy)});
 }
 
+// Bytes of a group of `blocks` blocks as the type counts them.
 int64_t GroupBytes(GgmlType type, int64_t blocks) {
-  if (type == GgmlType::kQ8_0) return QuantGroupBytes(kQ8Lines, blocks);
-  if (type == GgmlType::kQ4_0) return QuantGroupBytes(kQ4Lines, blocks);
-  return kRows * blocks * LayoutOf(type).block_bytes;
+  const GgmlTypeTraits layout = LayoutOf(type);
+  if (!IsQuantized(type)) return kRows * blocks * layout.block_bytes;
+  return QuantGroupBytes(FormatOf(type), blocks * layout.block_elements / kBlock);
 }
 
 bool IsHalf(GgmlType type) { return type == GgmlType::kF16 || type == GgmlType::kBF16; }
 
-// Block b of row r (0..15) into its place in the group.
+void PutWord(uint32_t word, uint8_t* to) { std::memcpy(to, &word, sizeof word); }
+
+// The codes of one row's block of 32 into its lines; `lines` points at the row in the first.
+void PackCodes(const QuantFormat& f, const uint8_t* codes, uint8_t* lines) {
+  uint32_t words[kBlock / 4];  // k = 4 i + j in byte j of word i
+  std::memcpy(words, codes, sizeof words);
+  const auto two_bits = [&](int32_t shift, uint8_t* to) {
+    for (int32_t i = 0; i < 2; ++i, to += kLineBytes) {
+      uint32_t word = 0;
+      for (int32_t m = 0; m < 4; ++m) word |= (words[4 * i + m] >> shift & 0x03030303u) << 2 * m;
+      PutWord(word, to);
+    }
+  };
+  switch (f.low_bits) {
+    case 8:
+      for (int32_t i = 0; i < 8; ++i) PutWord(words[i], lines + i * kLineBytes);
+      break;
+    case 4:
+      for (int32_t i = 0; i < 4; ++i) {
+        PutWord((words[i] & 0x0f0f0f0fu) | (words[i + 4] & 0x0f0f0f0fu) << 4,
+                lines + i * kLineBytes);
+      }
+      break;
+    default:
+      two_bits(0, lines);
+  }
+  uint8_t* high = lines + f.low_bits * kLineBytes;
+  if (f.high_bits == 2) two_bits(f.low_bits, high);
+  if (f.high_bits == 1) {
+    uint32_t word = 0;
+    for (int32_t m = 0; m < 8; ++m) word |= (words[m] >> f.low_bits & 0x01010101u) << m;
+    PutWord(word, high);
+  }
+}
+
+// Block b, of 32, of row r, which is the `part`-th of the stored one: into its place in the group.
+void PackBlockOf32(const QuantFormat& f, const QuantBlock& block, int32_t part, int64_t b,
+                   int32_t r, uint8_t* group) {
+  PackCodes(f, block.codes + part * kBlock, group + CodesAt(f, b) + 4 * r);
+  uint8_t* scales = group + BlockScalesAt(f, b);
+  uint8_t* halves = f.super ? group + UnitAt(f, b) : scales;
+  std::memcpy(halves + 2 * r, &block.scale, 2);
+  if (f.lows) std::memcpy(halves + kScaleBytes + 2 * r, &block.low, 2);
+  if (!f.super) return;
+  for (int32_t i = 0; i < f.subs(); ++i) {
+    const int32_t s = part * f.subs() + i;
+    auto scale = static_cast<uint8_t>(block.scales[s]);
+    if (f.nibbles) scale = static_cast<uint8_t>(scale | block.lows[s] << 4);
+    scales[kRows * i + r] = scale;
+    if (f.lows && !f.nibbles) scales[kRows * (f.subs() + i) + r] = block.lows[s];
+  }
+}
+
+// A block of Q8_0 or Q4_0 without taking it apart: its words are those of the lines.
+void CopyBlock(GgmlType type, const uint8_t* from, int64_t b, int32_t r, uint8_t* group) {
+  const QuantFormat f = FormatOf(type);
+  const uint32_t flip = type == GgmlType::kQ8_0 ? 0x80808080u : 0;
+  std::memcpy(group + BlockScalesAt(f, b) + 2 * r, from, 2);
+  uint8_t* lines = group + CodesAt(f, b) + 4 * r;
+  for (int32_t i = 0; i < f.lines(); ++i) {
+    uint32_t word = 0;
+    std::memcpy(&word, from + 2 + 4 * i, 4);
+    PutWord(word ^ flip, lines + i * kLineBytes);
+  }
+}
+
+// Stored block b of row r (0..15) into its place in the group.
 void PackBlock(GgmlType type, const uint8_t* from, int64_t b, int32_t r, uint8_t* group) {
-  if (type != GgmlType::kQ8_0 && type != GgmlType::kQ4_0) {
+  if (!IsQuantized(type)) {
     const int64_t bytes = LayoutOf(type).block_bytes;
     std::memcpy(group + b * kLineBytes + r * bytes, from, static_cast<size_t>(bytes));
     return;
   }
-  const bool q8 = type == GgmlType::kQ8_0;
-  const int32_t line_count = q8 ? kQ8Lines : kQ4Lines;
-  const uint32_t bias = q8 ? 0x80808080u : 0;  // q + 128
-  std::memcpy(group + ScalesAt(line_count, b) + 2 * r, from, 2);
-  uint8_t* lines = group + LinesAt(line_count, b) + 4 * r;
-  for (int32_t i = 0; i < line_count; ++i) {
-    uint32_t quants = 0;
-    std::memcpy(&quants, from + 2 + 4 * i, 4);
-    quants ^= bias;
-    std::memcpy(lines + i * kLineBytes, &quants, 4);
+  if (type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0) {
+    return CopyBlock(type, from, b, r, group);
+  }
+  const QuantFormat f = FormatOf(type);
+  QuantBlock block;
+  ReadQuantBlock(type, from, &block);
+  const int32_t parts = f.super ? kBlocksPerSegment : 1;
+  for (int32_t part = 0; part < parts; ++part) {
+    PackBlockOf32(f, block, part, b * parts + part, r, group);
   }
 }
 
@@ -128,29 +198,21 @@ void DecodeWeights(GgmlType type, std::span<const std::byte> data, std::span<flo
            "{} bytes for {} weights of type {}", data.size(), out.size(),
            static_cast<uint32_t>(type));
   const auto* in = reinterpret_cast<const uint8_t*>(data.data());
-  for (size_t i = 0; i < out.size(); ++i) {
-    const uint8_t* at = in + i / block * bytes;
+  if (IsQuantized(type)) {
+    QuantBlock taken_apart;
+    for (size_t i = 0; i < out.size(); i += block, in += bytes) {
+      ReadQuantBlock(type, in, &taken_apart);
+      DecodeQuantBlock(type, taken_apart, &out[i]);
+    }
+    return;
+  }
+  for (size_t i = 0; i < out.size(); ++i, in += bytes) {
     uint16_t half = 0;
-    std::memcpy(&half, at, sizeof half);
-    const size_t k = i % block;
-    switch (type) {
-      case GgmlType::kF32:
-        std::memcpy(&out[i], at, sizeof(float));
-        break;
-      case GgmlType::kF16:
-        out[i] = WidenF16(half);
-        break;
-      case GgmlType::kBF16:
-        out[i] = WidenBF16(half);
-        break;
-      case GgmlType::kQ8_0:
-        out[i] = static_cast<float>(static_cast<int8_t>(at[2 + k])) * WidenF16(half);
-        break;
-      case GgmlType::kQ4_0: {
-        const int nibble = (k < 16 ? at[2 + k] : at[2 + k - 16] >> 4) & 15;
-        out[i] = static_cast<float>(nibble - 8) * WidenF16(half);
-        break;
-      }
+    std::memcpy(&half, in, sizeof half);
+    if (type == GgmlType::kF32) {
+      std::memcpy(&out[i], in, sizeof(float));
+    } else {
+      out[i] = type == GgmlType::kF16 ? WidenF16(half) : WidenBF16(half);
     }
   }
 }

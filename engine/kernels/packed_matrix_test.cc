@@ -10,6 +10,7 @@
 #include "caches/error.h"
 #include "engine/kernels.h"
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/quant_block.h"
 #include "engine/kernels/test_inputs.h"
 
 namespace lockstep {
@@ -104,6 +105,98 @@ TEST(PackedMatrixTest, BytesLieWhereTheLayoutSays) {
   }
 }
 
+// quant_format.h in numbers: planes, blocks of a unit, lines of its head.
+struct Layout {
+  GgmlType type;
+  int low_bits, high_bits, unit_blocks, head_lines;
+  bool lows, super;
+};
+constexpr Layout kLayouts[] = {
+    {GgmlType::kQ4_1, 4, 0, 1, 1, true, false},  {GgmlType::kQ5_0, 4, 1, 2, 1, false, false},
+    {GgmlType::kQ5_1, 4, 1, 1, 1, true, false},  {GgmlType::kIQ4_NL, 4, 0, 2, 1, false, false},
+    {GgmlType::kQ2_K, 2, 0, 8, 5, true, true},   {GgmlType::kQ3_K, 2, 1, 8, 5, false, true},
+    {GgmlType::kQ4_K, 4, 0, 8, 5, true, true},   {GgmlType::kQ5_K, 4, 1, 8, 5, true, true},
+    {GgmlType::kQ6_K, 4, 2, 8, 5, false, true},  {GgmlType::kIQ4_XS, 4, 0, 8, 3, false, true},
+    {GgmlType::kQ8_0, 8, 0, 2, 1, false, false}, {GgmlType::kQ4_0, 4, 0, 2, 1, false, false},
+};
+
+// The code of k = i of row r in lines from `at` on.
+int CodeIn(const Layout& l, const std::byte* at, int r, int i) {
+  const auto byte = [&](int line) { return std::to_integer<int>(at[64 * line + 4 * r + i % 4]); };
+  const auto two_bits = [&](int line) { return byte(line + i / 16) >> 2 * (i % 16 / 4) & 3; };
+  const int low = l.low_bits == 8   ? byte(i / 4)
+                  : l.low_bits == 4 ? byte(i % 16 / 4) >> 4 * (i / 16) & 15
+                                    : two_bits(0);
+  if (l.high_bits == 0) return low;
+  const int high = l.high_bits == 2 ? two_bits(l.low_bits) : byte(l.low_bits) >> i / 4 & 1;
+  return low | high << l.low_bits;
+}
+
+// The head of row r's block b: what lies there, against the block as stored.
+void CheckHead(const Layout& l, const std::byte* unit, int b, int r,
+               const internal::QuantBlock& block) {
+  const std::byte* halves = unit + (l.unit_blocks == 2 ? b % 2 * 32 : 0) + 2 * r;
+  EXPECT_EQ(LoadHalf(halves), block.scale);
+  if (l.lows) {
+    EXPECT_EQ(LoadHalf(halves + 32), block.low);
+  }
+  if (!l.super) return;
+  const int part = b % 8;
+  const auto bytes = [&](int a_block, int which) {
+    return std::to_integer<int>(unit[(l.lows ? 64 : 32) + a_block * part + 16 * which + r]);
+  };
+  const auto scale = [&](int s) { return static_cast<uint8_t>(block.scales[s]); };
+  switch (l.type) {
+    case GgmlType::kIQ4_XS:
+      EXPECT_EQ(bytes(16, 0), scale(part));
+      break;
+    case GgmlType::kQ4_K:
+    case GgmlType::kQ5_K:
+      EXPECT_EQ(bytes(32, 0), scale(part));
+      EXPECT_EQ(bytes(32, 1), block.lows[part]);
+      break;
+    default:
+      for (int half = 0; half < 2; ++half) {
+        const int low = l.lows ? block.lows[2 * part + half] : 0;
+        EXPECT_EQ(bytes(32, half), scale(2 * part + half) | low << 4);
+      }
+  }
+}
+
+TEST(PackedMatrixTest, QuantizedBytesLieWhereTheFormSays) {
+  constexpr int kRows = 18;
+  Random random(44);
+  for (const Layout& l : kLayouts) {
+    SCOPED_TRACE(TraitsOf(l.type)->name);
+    const GgmlTypeTraits traits = *TraitsOf(l.type);
+    const int cols = l.super ? 768 : 96;  // the last unit of pairs has one block
+    const auto bytes = RandomWeights(l.type, int64_t{kRows} * cols, &random);
+    const PackedMatrix w(l.type, kRows, cols, bytes);
+    const int block_lines = l.low_bits + l.high_bits;
+    const int units = (cols / 32 + l.unit_blocks - 1) / l.unit_blocks;
+    EXPECT_EQ(w.group_bytes(), 64 * (units * l.head_lines + cols / 32 * block_lines));
+    for (int row = 0; row < kRows; ++row) {
+      const std::byte* group = w.data() + row / 16 * w.group_bytes();
+      for (int b = 0; b < cols / 32; ++b) {
+        const int64_t stored = (row * cols + b * 32) / traits.block_elements;
+        internal::QuantBlock block;
+        internal::ReadQuantBlock(l.type,
+                                 reinterpret_cast<const uint8_t*>(
+                                     &bytes[static_cast<size_t>(stored * traits.block_bytes)]),
+                                 &block);
+        const std::byte* unit =
+            group + 64 * (b / l.unit_blocks * (l.head_lines + l.unit_blocks * block_lines));
+        CheckHead(l, unit, b, row % 16, block);
+        const std::byte* lines = unit + 64 * (l.head_lines + b % l.unit_blocks * block_lines);
+        for (int i = 0; i < 32; ++i) {
+          ASSERT_EQ(CodeIn(l, lines, row % 16, i),
+                    block.codes[(b * 32) % static_cast<int>(traits.block_elements) + i]);
+        }
+      }
+    }
+  }
+}
+
 TEST(PackedMatrixTest, GroupsAreAlignedAndMovable) {
   Random random(43);
   PackedMatrix w(GgmlType::kQ8_0, 40, 32, RandomWeights(GgmlType::kQ8_0, 40 * 32, &random));
@@ -134,6 +227,8 @@ TEST(PackedMatrixTest, Refusals) {
   for (int32_t cols : {31, 33, 48}) {
     EXPECT_THROW(PackedMatrix(GgmlType::kQ8_0, 1, cols, bytes), Error) << cols;
     EXPECT_THROW(PackedMatrix(GgmlType::kQ4_0, 1, cols, bytes), Error) << cols;
+    EXPECT_THROW(PackedMatrix(GgmlType::kQ5_1, 1, cols, bytes), Error) << cols;
+    EXPECT_THROW(PackedMatrix(GgmlType::kQ4_K, 1, 2 * cols + 128, bytes), Error) << cols;
   }
   EXPECT_THROW(PackedMatrix(static_cast<GgmlType>(9999), 1, 32, bytes), Error);
   EXPECT_DEATH(PackedMatrix(GgmlType::kQ8_0, 5, 32, bytes), "136 bytes for 5 x 32");

@@ -9,6 +9,8 @@
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
+#include "engine/kernels/quant_format.h"
+#include "engine/kernels/quant_lines.h"
 #include "engine/kernels/token_tiles.h"
 
 namespace lockstep::internal {
@@ -97,27 +99,37 @@ inline QuantPairs SplitQuants(const int8_t* quants) {
 
 inline Shorts Splat(int32_t pair) { return __builtin_bit_cast(Shorts, Ints{} + pair); }
 
-inline Ints LoadLine(const uint8_t* at) {
-  Ints line;
-  __builtin_memcpy(&line, at, sizeof line);
-  return line;
+// How many runs of four k may be added up in 16 bits, two products of each in a lane.
+template <GgmlType kType>
+constexpr int32_t FoursInShorts() {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  const int32_t codes = kFormat.table ? 256 : 1 << (kFormat.low_bits + kFormat.high_bits);
+  const int32_t largest = kFormat.bias > codes / 2 - 1 ? kFormat.bias : codes - 1 - kFormat.bias;
+  return 32767 / (2 * 127 * largest);
 }
 
-// sums[t][r] = sum over the block's k of w[r, k] * xq[t, k], exact: a product is at most 128 * 127,
-// so two of them fit 16 bits.
-template <size_t T>
-inline void BlockSumsQ8(const uint8_t* lines, const QuantPairs* x, int32_t (&sums)[T][kRows]) {
+// sums[t][r] = sum over sub-block s of w[r, k] * xq[t, k], exact.
+template <GgmlType kType, size_t T>
+inline void SubBlockSums(const uint8_t* lines, const QuantPairs* x, int32_t s,
+                         int32_t (&sums)[T][kRows]) {
+  constexpr int32_t kCount = FormatOf(kType).sub_block / 4;
+  constexpr int32_t kRun = FoursInShorts<kType>() < kCount ? FoursInShorts<kType>() : kCount;
   for (int part = 0; part < kLineBytes / kVectorBytes; ++part) {
     Ints low[T] = {};
     Ints high[T] = {};
-    for (int i = 0; i < kQ8Lines; ++i) {
-      const Ints line = LoadLine(lines + i * kLineBytes + part * kVectorBytes);
-      const auto w = __builtin_bit_cast(Shorts, line ^ static_cast<int32_t>(0x80808080));
-      const Shorts even = LowBytes(w);
-      const Shorts odd = HighBytes(w);
+    for (int32_t begin = s * kCount; begin < (s + 1) * kCount; begin += kRun) {
+      Shorts products[T] = {};
+      for (int32_t four = begin; four < begin + kRun; ++four) {
+        const auto w =
+            __builtin_bit_cast(Shorts, LoadIntegers<kType>(lines + part * kVectorBytes, four));
+        const Shorts even = LowBytes(w);
+        const Shorts odd = HighBytes(w);
+        for (size_t t = 0; t < T; ++t) {
+          products[t] += even * Splat(x[t].even[four]) + odd * Splat(x[t].odd[four]);
+        }
+      }
       for (size_t t = 0; t < T; ++t) {
-        const Shorts products = even * Splat(x[t].even[i]) + odd * Splat(x[t].odd[i]);
-        const auto pairs = __builtin_bit_cast(Ints, products);
+        const auto pairs = __builtin_bit_cast(Ints, products[t]);
         low[t] += (pairs << 16) >> 16;
         high[t] += pairs >> 16;
       }
@@ -129,58 +141,31 @@ inline void BlockSumsQ8(const uint8_t* lines, const QuantPairs* x, int32_t (&sum
   }
 }
 
-// The same for nibbles. A block's 16 products in one 16-bit lane, with nibbles of 0 to 15, are at
-// most 16 * 15 * 127 = 30480; the bias of 8 comes off at the end.
-template <size_t T>
-inline void BlockSumsQ4(const uint8_t* lines, const QuantPairs* x, const int32_t (&offsets)[T],
-                        int32_t (&sums)[T][kRows]) {
-  for (int part = 0; part < kLineBytes / kVectorBytes; ++part) {
-    Shorts products[T] = {};
-    for (int i = 0; i < kQ4Lines; ++i) {
-      const auto w =
-          __builtin_bit_cast(Shorts, LoadLine(lines + i * kLineBytes + part * kVectorBytes));
-      for (size_t t = 0; t < T; ++t) {
-        products[t] += (w & 15) * Splat(x[t].even[i]) + ((w >> 8) & 15) * Splat(x[t].odd[i]);
-        products[t] += ((w >> 4) & 15) * Splat(x[t].even[i + kQ4Lines]) +
-                       ((w >> 12) & 15) * Splat(x[t].odd[i + kQ4Lines]);
-      }
-    }
-    for (size_t t = 0; t < T; ++t) {
-      const auto pairs = __builtin_bit_cast(Ints, products[t]);
-      const Ints sum = ((pairs << 16) >> 16) + (pairs >> 16) + offsets[t] / 16;
-      __builtin_memcpy(sums[t] + part * (kVectorBytes / 4), &sum, sizeof sum);
-    }
-  }
-}
-
 // seg256 over k, 8 blocks a segment, for 16 rows and T tokens from token `first` on.
 template <GgmlType kType, size_t T>
 inline Chains<T> QuantGroup(const uint8_t* group, const Activations& x, int64_t first) {
-  constexpr bool kQ8 = kType == GgmlType::kQ8_0;
-  constexpr int32_t kLines = kQ8 ? kQ8Lines : kQ4Lines;
+  constexpr QuantFormat kFormat = FormatOf(kType);
   const int32_t blocks = x.cols / kBlock;
   Chains<T> chains;
   for (int32_t b = 0; b < blocks; ++b) {
-    const uint8_t* lines = group + LinesAt(kLines, b);
+    const uint8_t* lines = group + CodesAt(kFormat, b);
+    const BlockScales<kType> scales = LoadScales<kType>(group, b);
+    const ActivationBlock* at[T];
     QuantPairs pairs[T];
-    int32_t offsets[T];
-    float scales[T];
     for (size_t t = 0; t < T; ++t) {
-      const ActivationBlock& block = x.blocks[(first + static_cast<int64_t>(t)) * blocks + b];
-      pairs[t] = SplitQuants(block.quants);
-      offsets[t] = block.offset;
-      scales[t] = block.scale;
+      at[t] = x.blocks + (first + static_cast<int64_t>(t)) * blocks + b;
+      pairs[t] = SplitQuants(at[t]->quants);
     }
-    int32_t dots[T][kRows];
-    if constexpr (kQ8) {
-      BlockSumsQ8<T>(lines, pairs, dots);
-    } else {
-      BlockSumsQ4<T>(lines, pairs, offsets, dots);
-    }
-    const Lanes dw = WidenHalves(group + ScalesAt(kLines, b));
-    for (size_t t = 0; t < T; ++t) {
-      const Lanes scale = dw * SplatLanes(scales[t]);
-      chains.chain[t] = FmaLanes(LanesOf(dots[t]), scale, chains.chain[t]);
+    for (int32_t s = 0; s < kFormat.subs(); ++s) {
+      int32_t dots[T][kRows];
+      SubBlockSums<kType, T>(lines, pairs, s, dots);
+      for (size_t t = 0; t < T; ++t) {
+        Lanes& chain = chains.chain[t];
+        chain = FmaLanes(LanesOf(dots[t]), scales.scale[s] * SplatLanes(at[t]->scale), chain);
+        if constexpr (kFormat.lows) {
+          chain = FmaLanes(scales.low[s], SplatLanes(InputSum<kType>(*at[t], s)), chain);
+        }
+      }
     }
     if ((b + 1) % kBlocksPerSegment == 0) chains.CloseSegment();
   }
@@ -211,7 +196,7 @@ template <GgmlType kType, size_t T>
                                   int64_t first, float* const* y) {
   const uint8_t* group = GroupOf(w, g);
   Chains<T> chains;
-  if constexpr (kType == GgmlType::kQ8_0 || kType == GgmlType::kQ4_0) {
+  if constexpr (IsQuantized(kType)) {
     chains = QuantGroup<kType, T>(group, x, first);
   } else {
     chains = FloatGroup<kType, T>(group, x.cols, x.values + first * x.cols);
@@ -228,20 +213,23 @@ inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_be
   }
 }
 
-inline void Matmul(const PackedView& w, const Activations& x, int32_t group_begin,
-                   int32_t group_end, float* const* y) {
+// REQUIRES: weights of a float type.
+inline void MatmulFloats(const PackedView& w, const Activations& x, int32_t group_begin,
+                         int32_t group_end, float* const* y) {
   switch (w.type) {
     case GgmlType::kF32:
       return MatmulOf<GgmlType::kF32>(w, x, group_begin, group_end, y);
     case GgmlType::kF16:
       return MatmulOf<GgmlType::kF16>(w, x, group_begin, group_end, y);
-    case GgmlType::kBF16:
+    default:
       return MatmulOf<GgmlType::kBF16>(w, x, group_begin, group_end, y);
-    case GgmlType::kQ8_0:
-      return MatmulOf<GgmlType::kQ8_0>(w, x, group_begin, group_end, y);
-    case GgmlType::kQ4_0:
-      return MatmulOf<GgmlType::kQ4_0>(w, x, group_begin, group_end, y);
   }
+}
+
+inline void Matmul(const PackedView& w, const Activations& x, int32_t group_begin,
+                   int32_t group_end, float* const* y) {
+  if (!IsQuantized(w.type)) return MatmulFloats(w, x, group_begin, group_end, y);
+  ForQuantType(w.type, [&]<GgmlType kType>() { MatmulOf<kType>(w, x, group_begin, group_end, y); });
 }
 
 }  // namespace

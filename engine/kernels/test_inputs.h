@@ -59,6 +59,51 @@ inline void AppendU16(uint16_t value, std::vector<std::byte>* out) {
   out->push_back(static_cast<std::byte>(value >> 8));
 }
 
+// Where a block has its F16 scale, and that of its lows or -1.
+struct HalfOffsets {
+  int scale;
+  int low;
+};
+inline HalfOffsets HalfOffsetsOf(GgmlType type) {
+  switch (type) {
+    case GgmlType::kQ4_1:
+    case GgmlType::kQ5_1:
+    case GgmlType::kQ4_K:
+    case GgmlType::kQ5_K:
+      return {0, 2};
+    case GgmlType::kQ2_K:
+      return {80, 82};
+    case GgmlType::kQ3_K:
+      return {108, -1};
+    case GgmlType::kQ6_K:
+      return {208, -1};
+    default:
+      return {0, -1};
+  }
+}
+
+inline void StoreHalf(uint16_t half, std::byte* at) {
+  at[0] = static_cast<std::byte>(half & 0xff);
+  at[1] = static_cast<std::byte>(half >> 8);
+}
+
+// Blocks of any bits, a quarter of the bytes all zeros or all ones, with finite halves.
+inline std::vector<std::byte> RandomBlocks(GgmlType type, int64_t count, Random* random) {
+  const GgmlTypeTraits traits = *TraitsOf(type);
+  std::vector<std::byte> bytes(
+      static_cast<size_t>(count / traits.block_elements * traits.block_bytes));
+  for (std::byte& byte : bytes) {
+    const uint32_t kind = random->Below(8);
+    byte = static_cast<std::byte>(kind == 0 ? 0 : kind == 1 ? 255 : random->Below(256));
+  }
+  const HalfOffsets halves = HalfOffsetsOf(type);
+  for (auto* at = bytes.data(); at < bytes.data() + bytes.size(); at += traits.block_bytes) {
+    StoreHalf(RandomHalf(random), at + halves.scale);
+    if (halves.low >= 0) StoreHalf(RandomHalf(random), at + halves.low);
+  }
+  return bytes;
+}
+
 // `count` elements of `type` as GGUF stores them; block formats use every quant value.
 inline std::vector<std::byte> RandomWeights(GgmlType type, int64_t count, Random* random) {
   std::vector<std::byte> bytes;
@@ -89,6 +134,8 @@ inline std::vector<std::byte> RandomWeights(GgmlType type, int64_t count, Random
         }
       }
       break;
+    default:
+      bytes = RandomBlocks(type, count, random);
   }
   return bytes;
 }

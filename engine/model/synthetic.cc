@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "caches/check.h"
-#include "caches/codec.h"
 #include "caches/error.h"
 #include "caches/random.h"
 #include "engine/model/synthetic_vocab.h"
+#include "engine/quantize.h"
 
 namespace lockstep {
 namespace {
@@ -51,32 +48,6 @@ float Uniform(Random& random, float low, float high) {
   return low + (high - low) * (static_cast<float>(random.Below(1u << 24)) * 0x1p-24f);
 }
 
-// Round to nearest even; finite values only.
-uint16_t Bf16FromF32(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-void EncodeWeights(GgmlType type, std::span<const float> row, std::span<std::byte> out) {
-  switch (type) {
-    case GgmlType::kF32:
-      return EncodeRow(RowType::kF32, row, out);
-    case GgmlType::kF16:
-      return EncodeRow(RowType::kF16, row, out);
-    case GgmlType::kQ8_0:
-      return EncodeRow(RowType::kQ8_0, row, out);
-    case GgmlType::kQ4_0:
-      return EncodeRow(RowType::kQ4_0, row, out);
-    case GgmlType::kBF16:
-      for (size_t i = 0; i < row.size(); ++i) {
-        const uint16_t bits = Bf16FromF32(row[i]);
-        std::memcpy(out.data() + 2 * i, &bits, sizeof(bits));
-      }
-      return;
-  }
-  LS_CHECK(false, "weight type {}", static_cast<uint32_t>(type));
-}
-
 // Adds tensors one after another; each draws from its own stream, numbered in this order, so that
 // a tensor does not depend on the sizes of those before it.
 class TensorWriter {
@@ -87,16 +58,17 @@ class TensorWriter {
   // Elements of standard deviation `rms`.
   void Matrix(std::string_view name, int32_t rows, int32_t cols, float rms) {
     Random random = NextStream();
-    const GgmlTypeTraits traits = *TraitsOf(spec_.weight_type);
+    const GgmlType type = TypeOf(name);
+    const GgmlTypeTraits traits = *TraitsOf(type);
     LS_CHECK(cols % traits.block_elements == 0, "{}: {} columns as {}", name, cols, traits.name);
     const auto row_bytes = static_cast<size_t>(cols / traits.block_elements * traits.block_bytes);
     std::vector<float> row(static_cast<size_t>(cols));
     std::vector<std::byte> data(static_cast<size_t>(rows) * row_bytes);
     for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
       for (float& value : row) value = HeavyTailed(random) * rms;
-      EncodeWeights(spec_.weight_type, row, std::span(data).subspan(r * row_bytes, row_bytes));
+      QuantizeWeights(type, row, std::span(data).subspan(r * row_bytes, row_bytes));
     }
-    writer_.AddTensor(name, spec_.weight_type, {cols, rows}, std::move(data));
+    writer_.AddTensor(name, type, {cols, rows}, std::move(data));
   }
 
   // The same, for outputs of standard deviation `gain` when inputs have 1.
@@ -130,6 +102,12 @@ class TensorWriter {
   }
 
  private:
+  GgmlType TypeOf(std::string_view name) const {
+    const bool wide = name == "token_embd.weight" || name == "output.weight" ||
+                      name.ends_with("attn_v.weight") || name.ends_with("ffn_down.weight");
+    return wide ? spec_.wide_type.value_or(spec_.weight_type) : spec_.weight_type;
+  }
+
   Random NextStream() { return root_.Split(next_stream_++); }
 
   void Vector(std::string_view name, std::span<const float> values) {

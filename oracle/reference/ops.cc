@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "caches/check.h"
+#include "oracle/reference/blocks.h"
 
 namespace lockstep::oracle {
 namespace {
@@ -53,17 +54,23 @@ std::pair<double, double> DotFloat(const double* w, const double* x, int64_t n) 
   return {sum, Seg256Depth(n) * kUnit * magnitude};
 }
 
-// The sum inside a block is exact in integers; its product with both scales, and the chain over
-// blocks, are not.
-std::pair<double, double> DotCodes(const double* w, const double* x, int64_t n) {
+// The sum of a sub-block's integers is exact. Its product with both scales, that of a constant part
+// with the sum of activations, and the chain over both, are not.
+std::pair<double, double> DotCodes(GgmlType type, const double* w, const double* constants,
+                                   const double* x, int64_t n) {
+  const int64_t run = ElementsOfAScale(type);
+  const int64_t steps = 32 / run * (HasConstants(type) ? 2 : 1);  // of the chain, a block of 32
   double sum = 0, magnitude = 0;
-  for (int64_t begin = 0; begin < n; begin += 32) {
-    double block = 0;
-    for (int64_t k = begin; k < begin + 32; ++k) block += w[k] * x[k];
-    sum += block;
-    magnitude += std::fabs(block);
+  for (int64_t begin = 0; begin < n; begin += run) {
+    double integers = 0, constant = 0;
+    for (int64_t k = begin; k < begin + run; ++k) {
+      integers += (w[k] - constants[k]) * x[k];
+      constant += constants[k] * x[k];
+    }
+    sum += integers + constant;
+    magnitude += std::fabs(integers) + std::fabs(constant);
   }
-  const double depth = static_cast<double>(std::min<int64_t>(n / 32, 8)) + Up(n, 256) + 1;
+  const double depth = static_cast<double>(std::min<int64_t>(n / 32, 8) * steps) + Up(n, 256) + 1;
   return {sum, depth * kUnit * magnitude};
 }
 
@@ -103,12 +110,14 @@ Rows MatMul(const Matrix& w, const Rows& x, Codes codes) {
                            : std::vector<double>(x.row(t), x.row(t) + x.width));
   }
   Rows y(x.n, w.rows());
-  std::vector<double> weights;
+  std::vector<double> weights, constants;
   for (int64_t r = 0; r < w.rows(); ++r) {
-    w.Row(r, &weights);
+    w.Row(r, &weights, &constants);
     for (int64_t t = 0; t < x.n; ++t) {
       const double* in = input[static_cast<size_t>(t)].data();
-      const auto [sum, bound] = (rounds ? DotCodes : DotFloat)(weights.data(), in, x.width);
+      const auto [sum, bound] =
+          rounds ? DotCodes(w.type(), weights.data(), constants.data(), in, x.width)
+                 : DotFloat(weights.data(), in, x.width);
       y.row(t)[r] = sum;
       y.bound(t)[r] = bound * kSecondOrder + kTiny;
     }

@@ -8,6 +8,7 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "oracle/model_rows.h"
+#include "oracle/reference/blocks.h"
 
 namespace lockstep::oracle {
 namespace {
@@ -20,8 +21,9 @@ uint64_t LittleEndian(const std::byte* at, int bytes) {
   return value;
 }
 
-// Elements [0, n) of consecutive blocks.
-void Decode(GgmlType type, const std::byte* at, int64_t n, std::vector<double>* values) {
+// Elements [0, n) of consecutive blocks, and their constant parts where they are wanted.
+void Decode(GgmlType type, const std::byte* at, int64_t n, std::vector<double>* values,
+            std::vector<double>* constants = nullptr) {
   values->resize(static_cast<size_t>(n));
   double* out = values->data();
   switch (type) {
@@ -40,14 +42,15 @@ void Decode(GgmlType type, const std::byte* at, int64_t n, std::vector<double>* 
         out[i] = ValueOfBf16(static_cast<uint16_t>(LittleEndian(at + 2 * i, 2)));
       }
       return;
-    case GgmlType::kQ8_0:
-      for (int64_t b = 0; b < n / 32; ++b) ValuesOfQ8_0(at + 34 * b, out + 32 * b);
-      return;
-    case GgmlType::kQ4_0:
-      for (int64_t b = 0; b < n / 32; ++b) ValuesOfQ4_0(at + 18 * b, out + 32 * b);
-      return;
+    default:
+      break;
   }
-  LS_CHECK(false, "weight type {}", static_cast<uint32_t>(type));
+  std::vector<double> unused;
+  if (constants == nullptr) constants = &unused;
+  constants->resize(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; i += BlockElements(type), at += BlockBytes(type)) {
+    ValuesOfBlock(type, at, out + i, constants->data() + i);
+  }
 }
 
 std::vector<double> Vector(const GgufFile& file, const std::string& name, int64_t elements) {
@@ -146,10 +149,10 @@ Matrix::Matrix(const GgufFile& file, const std::string& name, int64_t rows, int6
   data_ = tensor.data;
 }
 
-void Matrix::Row(int64_t row, std::vector<double>* values) const {
+void Matrix::Row(int64_t row, std::vector<double>* values, std::vector<double>* constants) const {
   LS_CHECK(row >= 0 && row < rows_, "row {} of {}", row, rows_);
   const int64_t row_bytes = static_cast<int64_t>(data_.size()) / rows_;
-  Decode(type_, data_.data() + row * row_bytes, cols_, values);
+  Decode(type_, data_.data() + row * row_bytes, cols_, values, constants);
 }
 
 Weights ReadWeights(std::shared_ptr<const GgufFile> file) {

@@ -19,8 +19,11 @@ class Matrix {
 
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
-  bool quantized() const { return type_ == GgmlType::kQ8_0 || type_ == GgmlType::kQ4_0; }
-  void Row(int64_t row, std::vector<double>* values) const;  // [cols]
+  bool quantized() const { return IsQuantized(type_); }
+  GgmlType type() const { return type_; }
+  // [cols]; `constants`, of a quantized type where wanted, as in ValuesOfBlock.
+  void Row(int64_t row, std::vector<double>* values,
+           std::vector<double>* constants = nullptr) const;
 
  private:
   GgmlType type_ = GgmlType::kF32;

@@ -9,6 +9,7 @@
 
 #include "caches/aligned_buffer.h"
 #include "caches/codec.h"
+#include "engine/quantize.h"
 
 namespace lockstep::internal {
 namespace {
@@ -40,18 +41,7 @@ PackedMatrix Matrix(GgmlType type, int32_t rows, Random random) {
       continue;
     }
     const std::vector<float> row = Floats(kCols, random.Split(static_cast<uint64_t>(r)));
-    if (type == GgmlType::kBF16) {
-      for (size_t i = 0; i < row.size(); ++i) {  // little-endian: the upper half comes second
-        std::memcpy(&out[2 * i], reinterpret_cast<const std::byte*>(&row[i]) + 2, 2);
-      }
-    } else {
-      constexpr auto kRowTypes = [](GgmlType t) {
-        if (t == GgmlType::kF32) return RowType::kF32;
-        if (t == GgmlType::kF16) return RowType::kF16;
-        return t == GgmlType::kQ8_0 ? RowType::kQ8_0 : RowType::kQ4_0;
-      };
-      EncodeRow(kRowTypes(type), row, out);
-    }
+    QuantizeWeights(type, row, out);
   }
   return PackedMatrix(type, rows, kCols, data);
 }
@@ -254,7 +244,9 @@ std::vector<KernelCaseMaker> KernelCases(int64_t bytes, Random random) {
   constexpr int64_t kCached = int64_t{1} << 20;  // what a prefill kernel reuses
   const auto small = std::min(bytes, kCached);
   for (GgmlType type :
-       {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+       {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0, GgmlType::kQ4_0,
+        GgmlType::kQ4_1, GgmlType::kQ5_0, GgmlType::kQ5_1, GgmlType::kQ2_K, GgmlType::kQ3_K,
+        GgmlType::kQ4_K, GgmlType::kQ5_K, GgmlType::kQ6_K, GgmlType::kIQ4_NL, GgmlType::kIQ4_XS}) {
     cases.push_back([=] { return MatmulCase(type, 1, bytes, random); });
     cases.push_back([=] { return MatmulCase(type, kPrefillTokens, small, random); });
   }
