@@ -5,92 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <stdexcept>
 
-#include "caches/registry.h"
-#include "engine/model/test_support.h"
-#include "engine/transformer.h"
+#include "engine/device/forward_test_util.h"
 
 namespace lockstep::testing {
 namespace {
 
 using ::testing::Combine;
 using ::testing::ValuesIn;
-
-constexpr int32_t kMaxLength = 48;
-
-// The cache on the host that keeps rows as this one does.
-std::string HostTwin(const std::string& cache) {
-  static const std::map<std::string, std::string> twins = {
-      {"cuda", "quantized/f16+f16/w0"},
-      {"hybrid/1", "quantized/f16+f16/w0"},
-      {"hybrid/2", "quantized/f16+f16/w0"},
-      {"cuda-quantized/q8_0+q8_0/w4", "quantized/q8_0+q8_0/w4-f16"},
-      {"cuda-quantized/q8_0+q4_0/w0", "quantized/q8_0+q4_0/w0"},
-      {"cuda-quantized/q4_0+f16/w3", "quantized/q4_0+f16/w3-f16"},
-  };
-  return twins.at(cache);
-}
-
-std::unique_ptr<KvCache> NewCache(const Model& model, const std::string& name,
-                                  const std::shared_ptr<Device>& device) {
-  return ParseCacheSpec(name).make(
-      {.geometry = model.config().geometry(kMaxLength), .sequences = 1, .device = device});
-}
-
-// An engine, a cache, and what they leave step by step.
-struct Side {
-  Side(const std::shared_ptr<const Model>& model, const TransformerOptions& options,
-       const std::string& cache_name)
-      : engine(model, options), cache(NewCache(*model, cache_name, options.device)) {}
-
-  std::vector<uint32_t> Step(int32_t count, int32_t salt, TraceSink* trace = nullptr) {
-    const std::vector<int32_t> positions = Iota(cache->current_length(), count);
-    std::vector<int32_t> tokens;
-    for (const int32_t position : positions) {
-      tokens.push_back((position * 17 + salt) % engine.model().config().vocab_size);
-    }
-    return Bits(engine.Forward(tokens, positions, *cache, trace));
-  }
-
-  Transformer engine;
-  std::unique_ptr<KvCache> cache;
-};
-
-struct Pair {
-  Side device;
-  Side host;
-
-  Pair(std::string_view preset, const std::string& cache, const std::shared_ptr<Device>& on,
-       int32_t layers = INT32_MAX)
-      : device(PresetModel(preset), {.device = on, .device_layers = layers}, cache),
-        host(PresetModel(preset), {}, HostTwin(cache)) {}
-
-  void ExpectEqualStep(int32_t count, int32_t salt) {
-    EXPECT_EQ(device.Step(count, salt), host.Step(count, salt)) << count << " rows";
-  }
-  void ExpectEqualRows() { EXPECT_EQ(DigestOfCache(*device.cache), DigestOfCache(*host.cache)); }
-  void Rollback(int32_t length) {
-    device.cache->Rollback(length);
-    host.cache->Rollback(length);
-  }
-
-  // Prefill, decode, a rejected draft, other tokens, a chunk longer than the window.
-  void ExpectEqualGeneration() {
-    ExpectEqualStep(9, 3);
-    for (int32_t i = 0; i < 4; ++i) ExpectEqualStep(1, 5 + i);
-    Rollback(device.cache->current_length() - 2);
-    ExpectEqualStep(1, 11);
-    ExpectEqualStep(6, 13);
-    ExpectEqualStep(1, 17);
-    ExpectEqualRows();
-  }
-};
-
-bool Takes(const Model& model, const std::string& cache) {
-  return model.config().head_dim % ParseCacheSpec(cache).head_dim_multiple == 0;
-}
 
 // ---- Every preset, every cache ----------------------------------------------------------------
 
@@ -100,7 +23,7 @@ TEST_P(DeviceForwardTest, GivesTheBitsOfTheHost) {
   const auto& [preset, cache] = GetParam();
   const auto model = PresetModel(preset);
   if (!Takes(*model, cache)) return;  // a cache of blocks of 32: InstantiatedCaches counts them
-  Pair pair(preset, cache, MakeHostExecutor());
+  Pair pair(preset, cache, NewDefaultDevice());
   pair.ExpectEqualGeneration();
   EXPECT_GT(pair.device.engine.device_use().layer_steps, 0);
 }
@@ -144,22 +67,22 @@ TEST(DeviceOrderTest, EveryAccessIsOneThatTheModelAllows) {
 TEST(DeviceLayersTest, AnyNumberOfLayersOnTheDeviceGivesTheSameBits) {
   for (const int32_t layers : {0, 1, 2, 4, 5}) {
     SCOPED_TRACE(layers);
-    Pair pair("tiny-bias-qknorm-6x2-q8_0", "cuda", MakeHostExecutor(), layers);
+    Pair pair("tiny-bias-qknorm-6x2-q8_0", "cuda", NewDefaultDevice(), layers);
     pair.ExpectEqualGeneration();
     EXPECT_EQ(pair.device.engine.device_use().layer_steps % std::max(layers, 1), 0);
   }
 }
 
 TEST(DeviceLayersTest, RunsAsManyLayersThereAsTheCacheHasRowsOnTheDevice) {
-  Pair pair("tiny-bias-qknorm-6x2-q8_0", "hybrid/2", MakeHostExecutor());
+  Pair pair("tiny-bias-qknorm-6x2-q8_0", "hybrid/2", NewDefaultDevice());
   pair.ExpectEqualStep(3, 1);
   EXPECT_EQ(pair.device.engine.device_use().layer_steps, 2);
 }
 
 TEST(DeviceLayersTest, RunsOnTheHostForACacheOfAnotherDevice) {
   const auto model = PresetModel("tiny-mqa-4x1-f16");
-  Transformer engine(model, {.device = MakeHostExecutor()});
-  const auto cache = NewCache(*model, "cuda", MakeHostExecutor());
+  Transformer engine(model, {.device = NewDefaultDevice()});
+  const auto cache = NewCache(*model, "cuda", NewDefaultDevice());
   const std::vector<int32_t> tokens = {1, 2, 3}, positions = {0, 1, 2};
   engine.Forward(tokens, positions, *cache);
   EXPECT_EQ(engine.device_use().layer_steps, 0);
@@ -171,9 +94,9 @@ TEST(DeviceOptionsTest, RefusesWhatItCannotDo) {
                int32_t) const override {}
   } hook;
   const auto model = PresetModel("tiny-mqa-4x1-f16");
-  EXPECT_THROW(Transformer(model, {.hook = &hook, .device = MakeHostExecutor()}),
+  EXPECT_THROW(Transformer(model, {.hook = &hook, .device = NewDefaultDevice()}),
                std::invalid_argument);
-  EXPECT_THROW(Transformer(model, {.device = MakeHostExecutor(), .device_layers = -1}),
+  EXPECT_THROW(Transformer(model, {.device = NewDefaultDevice(), .device_layers = -1}),
                std::invalid_argument);
 }
 
@@ -183,7 +106,7 @@ TEST(DeviceTraceTest, ShowsEveryStageInTheHostsOrder) {
   for (const char* preset : {"tiny-bias-qknorm-6x2-q8_0", "tiny-granite-6x3-q8_0"}) {
     for (const char* cache : {"cuda", "hybrid/1"}) {
       SCOPED_TRACE(std::string(preset) + " " + cache);
-      Pair pair(preset, cache, MakeHostExecutor());
+      Pair pair(preset, cache, NewDefaultDevice());
       DigestTrace device, host;
       for (const int32_t count : {4, 1}) {
         EXPECT_EQ(pair.device.Step(count, 3, &device), pair.host.Step(count, 3, &host));
@@ -201,7 +124,7 @@ TEST(DeviceTraceTest, ShowsEveryStageInTheHostsOrder) {
 
 TEST(DecodeGraphTest, IsRecordedOnceAndReplayedForEveryPosition) {
   for (const char* cache : {"cuda", "cuda-quantized/q8_0+q8_0/w4"}) {
-    Pair pair("tiny-headdim128-2x1-q8_0", cache, MakeHostExecutor());
+    Pair pair("tiny-headdim128-2x1-q8_0", cache, NewDefaultDevice());
     pair.ExpectEqualStep(5, 1);
     for (int32_t i = 0; i < 7; ++i) pair.ExpectEqualStep(1, i);
     EXPECT_EQ(pair.device.engine.device_use().graph_steps, 7) << cache;
@@ -210,7 +133,7 @@ TEST(DecodeGraphTest, IsRecordedOnceAndReplayedForEveryPosition) {
 }
 
 TEST(DecodeGraphTest, IsRightAfterARollbackBetweenReplays) {
-  Pair pair("tiny-headdim128-2x1-q8_0", "cuda-quantized/q8_0+q8_0/w4", MakeHostExecutor());
+  Pair pair("tiny-headdim128-2x1-q8_0", "cuda-quantized/q8_0+q8_0/w4", NewDefaultDevice());
   pair.ExpectEqualStep(6, 1);
   for (int32_t i = 0; i < 9; ++i) {
     pair.ExpectEqualStep(1, i);
@@ -221,7 +144,7 @@ TEST(DecodeGraphTest, IsRightAfterARollbackBetweenReplays) {
 }
 
 TEST(DecodeGraphTest, SequencesThatTakeTurnsHaveGraphsOfTheirOwn) {
-  const auto device = MakeHostExecutor();
+  const auto device = NewDefaultDevice();
   Pair pair("tiny-mqa-4x1-f16", "cuda", device);
   const auto& model = pair.device.engine.model();
   const auto other = NewCache(model, "cuda", device);
@@ -290,7 +213,7 @@ class StopAt final : public TraceSink {
 TEST(DeviceFaultTest, F1_AStepThatThrowsLeavesNoRow) {
   for (const Stage stage : {Stage::kKey, Stage::kKeyRope, Stage::kCacheKey, Stage::kFfnOut}) {
     SCOPED_TRACE(StageName(stage));
-    Pair pair("tiny-headdim128-2x1-q8_0", "cuda-quantized/q8_0+q8_0/w4", MakeHostExecutor());
+    Pair pair("tiny-headdim128-2x1-q8_0", "cuda-quantized/q8_0+q8_0/w4", NewDefaultDevice());
     pair.ExpectEqualStep(5, 1);
     StopAt stop(1, stage);
     EXPECT_THROW(pair.device.Step(2, 9, &stop), std::runtime_error);
