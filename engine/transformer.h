@@ -101,6 +101,11 @@ class Transformer {
                                  std::span<const int32_t> positions, KvCache& cache,
                                  TraceSink* trace = nullptr);
 
+  // Forward, of which only the greedy token is wanted: the lowest index of the largest logit. Where
+  // all layers run on a device the logits stay there, and this one number comes to the host.
+  int32_t ForwardGreedy(std::span<const int32_t> tokens, std::span<const int32_t> positions,
+                        KvCache& cache, TraceSink* trace = nullptr);
+
   // One step of several sequences: of any lengths, prefill beside decode, caches of any kinds,
   // caches that share a BlockPool included. Returns the logits of each sequence's last token
   // ([sequences, vocab_size], in the batch's order, valid until the next call). Each weight is read

@@ -34,6 +34,7 @@ struct RunOptions {
   int32_t threads = DefaultThreads();
   bool watch = false;
   int32_t watch_full = 0;  // steps, 0: never
+  bool no_digest = false;
   bool json = false;
 
   bool watches() const { return watch || watch_full > 0; }
@@ -160,6 +161,7 @@ RunReport Generate(const RunOptions& options) {
   Stopwatch generation;
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
+  generate.logits_digest = !options.no_digest;
   if (tokenizer.eos()) generate.stop_tokens.push_back(*tokenizer.eos());
   generate.on_token = [&](int32_t token) {
     if (report.prefill_ms == 0) report.prefill_ms = generation.seconds() * 1e3;
@@ -186,7 +188,6 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
       {"prompt_tokens", report.prompt_tokens},
       {"tokens", report.generated.tokens},
       {"text", report.text},
-      {"digest", report.generated.logits_digest.Hex()},
       {"stop", report.ended_by_eos ? "eos" : "length"},
       {"kernels", report.kernels},
       {"threads", options.threads},
@@ -197,6 +198,7 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
         {"decode_ms", report.decode_ms},
         {"tokens_per_second", report.tokens_per_second()}}},
   };
+  if (!options.no_digest) json["digest"] = report.generated.logits_digest.Hex();
   if (!report.device.empty()) {
     json["device"] = {{"name", report.device},
                       {"layer_steps", report.device_use.layer_steps},
@@ -214,13 +216,15 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
 void PrintStatistics(const RunOptions& options, const RunReport& report) {
   fmt::print(stderr,
              "{}: {} prompt tokens, {} new ({}), cache {}, kernels {}, threads {}\n"
-             "load {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms, {:.1f} tokens/s\n"
-             "logits digest {}\n",
+             "load {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms, {:.1f} tokens/s\n",
              options.source.Description(), report.prompt_tokens.size(),
              report.generated.tokens.size(),
              report.ended_by_eos ? "ended by the model" : "as many as asked", report.cache,
              report.kernels, options.threads, report.load_ms, report.prefill_ms, report.decode_ms,
-             report.tokens_per_second(), report.generated.logits_digest.Hex());
+             report.tokens_per_second());
+  if (!options.no_digest) {
+    fmt::print(stderr, "logits digest {}\n", report.generated.logits_digest.Hex());
+  }
   if (report.device.empty()) return;
   fmt::print(stderr, "{}: {} layer steps, {} steps replayed a graph, {} graphs recorded\n",
              report.device, report.device_use.layer_steps, report.device_use.graph_steps,
@@ -263,6 +267,8 @@ Command RunCommand() {
            &options->watch},
           {"--watch-full", "N", "the same, and one of the whole cache every N steps",
            IntTarget{&options->watch_full, 0}},
+          {"--no-digest", "", "ask for tokens alone: on a device the logits stay there",
+           &options->no_digest},
           {"--json", "", "one JSON object on standard output", &options->json},
       });
   return {"run", "Continue a text, greedily", std::move(flags),

@@ -48,6 +48,18 @@ TEST(RunTest, EveryCacheAndSeedIsRepeatable) {
   EXPECT_EQ(RunJson(TinyRun({"--json", "--seed", "1"}))["digest"], simple["digest"]);
 }
 
+TEST(RunTest, TokensAloneAreTheSameOnHostAndDevice) {
+  const json whole = RunJson(TinyRun({"--json", "--cache", "quantized/f16+f16/w0"}));
+  const json host = RunJson(TinyRun({"--json", "--cache", "quantized/f16+f16/w0", "--no-digest"}));
+  const json device = RunJson(TinyRun({"--json", "--device", "host-executor", "--no-digest"}));
+  EXPECT_EQ(host["tokens"], whole["tokens"]);
+  EXPECT_EQ(device["tokens"], whole["tokens"]);
+  EXPECT_EQ(device["device"]["graph_steps"], 11);
+  for (const json& object : {host, device}) EXPECT_FALSE(object.contains("digest"));
+  const ProcessResult text = RunLockstepCommand(TinyRun({"--no-digest"}));
+  EXPECT_EQ(text.err.find("digest"), std::string::npos) << text.err;
+}
+
 TEST(RunTest, ThreadsChangeNoBitAndAreNamed) {
   const json one = RunJson(TinyRun({"--json", "--threads", "1"}));
   EXPECT_EQ(one["threads"], 1);

@@ -36,12 +36,15 @@ bool DeviceForward::RunAsGraph(std::span<const StepPiece> pieces, int32_t layers
   if (!fits) return false;
   Begin(pieces);
   if (!ReserveAll(layers)) return false;
-  stream_->Launch(GraphFor(layers));
+  // Logits of one row are those of the first sequence's end, if this is it.
+  const bool ends = pieces[0].last && pieces[0].sequence == 0;
+  stream_->Launch(GraphFor(layers, ends));
   for (int32_t layer = 0; layer < layers; ++layer) {
     const Piece& piece = layer_pieces_[static_cast<size_t>(layer)];
     piece.kv->CommitDeviceSlot(layer, piece.in.positions, *stream_);
   }
-  if (pieces[0].last) KeepLastRows();
+  ended_in_graph_ = ends;
+  if (pieces[0].last && !ends) KeepLastRows();
   ++graph_steps_;
   return true;
 }
@@ -64,26 +67,31 @@ bool DeviceForward::ReserveAll(int32_t layers) {
 }
 
 // The graph of these memories, recorded when there is none yet.
-const DeviceGraph& DeviceForward::GraphFor(int32_t layers) {
+const DeviceGraph& DeviceForward::GraphFor(int32_t layers, bool ends) {
   memory_.clear();
   for (const Piece& piece : layer_pieces_) Describe(*piece.slot, piece.view, &memory_);
   const auto found = std::ranges::find_if(graphs_, [&](const Graph& graph) {
-    return graph.memory == memory_ && graph.positions_max == positions_max_;
+    return graph.memory == memory_ && graph.positions_max == positions_max_ && graph.ends == ends;
   });
   if (found != graphs_.end()) return *found->graph;
   if (graphs_.size() == kGraphsMax) graphs_.erase(graphs_.begin());
-  graphs_.push_back({memory_, positions_max_, RecordLayers(layers)});
+  graphs_.push_back({memory_, ends, positions_max_, Record(layers, ends)});
   ++graphs_recorded_;
   return *graphs_.back().graph;
 }
 
-std::unique_ptr<DeviceGraph> DeviceForward::RecordLayers(int32_t layers) {
+std::unique_ptr<DeviceGraph> DeviceForward::Record(int32_t layers, bool ends) {
   stream_->BeginCapture();
   try {
     EmbedRows();
     for (int32_t layer = 0; layer < layers; ++layer) {
       pieces_[0] = layer_pieces_[static_cast<size_t>(layer)];
       EnqueueLayer(layer, false);
+    }
+    if (ends) {
+      KeepLastRows();
+      EnqueueLogits(1);
+      EnqueueArgMax();
     }
   } catch (...) {
     stream_->EndCapture();

@@ -89,58 +89,71 @@ int32_t DeviceForward::LayersFor(std::span<const BatchSequence> batch) const {
   return most;
 }
 
-void DeviceForward::Reserve(int32_t rows, int32_t sequences, int32_t positions,
-                            const RopeTable& rope) {
+void DeviceForward::Reserve(int32_t rows, int32_t sequences, int32_t positions) {
+  // Each: no room as long as not all have grown.
   if (rows > rows_room_) {
-    rows_room_ = 0;  // as long as not all have grown
-    const int64_t n = rows;
-    tokens_ = DeviceBuffer<int32_t>(*device_, n);
-    positions_ = DeviceBuffer<int32_t>(*device_, n);
-    exact_first_ = DeviceBuffer<int32_t>(*device_, n * config_.num_layers);
-    host_exact_first_.assign(static_cast<size_t>(exact_first_.size()), 0);
-    residual_ = DeviceBuffer<float>(*device_, n * config_.dim);
-    normed_ = DeviceBuffer<float>(*device_, n * config_.dim);
-    query_ = DeviceBuffer<float>(*device_, n * config_.q_dim());
-    key_ = DeviceBuffer<float>(*device_, n * config_.kv_dim());
-    key_rows_ = DeviceBuffer<float>(*device_, n * config_.kv_dim());
-    value_ = DeviceBuffer<float>(*device_, n * config_.kv_dim());
-    attention_ = DeviceBuffer<float>(*device_, n * config_.q_dim());
-    gate_ = DeviceBuffer<float>(*device_, n * config_.ffn_dim);
-    up_ = DeviceBuffer<float>(*device_, n * config_.ffn_dim);
-    blocks_ = DeviceBuffer<uint8_t>(*device_,
-                                    QuantizedBytes(n, std::max(config_.dim, config_.q_dim())) + 1);
-    hidden_blocks_ = DeviceBuffer<uint8_t>(*device_, QuantizedBytes(n, config_.ffn_dim) + 1);
-    graphs_.clear();
+    rows_room_ = 0;
+    ReserveRows(rows);
     rows_room_ = rows;
   }
   if (sequences > sequences_room_) {
     sequences_room_ = 0;
-    final_ = DeviceBuffer<float>(*device_, int64_t{sequences} * config_.dim);
-    final_blocks_ = DeviceBuffer<uint8_t>(*device_, QuantizedBytes(sequences, config_.dim) + 1);
-    logits_ = DeviceBuffer<float>(*device_, int64_t{sequences} * config_.vocab_size);
-    graphs_.clear();
+    ReserveSequences(sequences);
     sequences_room_ = sequences;
   }
   if (positions > positions_room_) {
     positions_room_ = 0;
-    const int32_t room = RoundedPositions(positions);
-    scratch_ = DeviceBuffer<float>(*device_, AttentionScratch(shape_, 16, room));
-    const auto half = static_cast<size_t>(config_.rope.dim) / 2;
-    host_cos_.clear();
-    host_sin_.clear();
-    for (int32_t position = 0; position < positions; ++position) {
-      host_cos_.insert(host_cos_.end(), rope.cos(position).begin(), rope.cos(position).end());
-      host_sin_.insert(host_sin_.end(), rope.sin(position).begin(), rope.sin(position).end());
-    }
-    const auto entries = static_cast<int64_t>(half) * positions;
-    cos_ = DeviceBuffer<float>(*device_, entries);
-    sin_ = DeviceBuffer<float>(*device_, entries);
-    stream_->Upload(host_cos_.data(), cos_.address(), entries * 4);
-    stream_->Upload(host_sin_.data(), sin_.address(), entries * 4);
-    stream_->Synchronize();
-    graphs_.clear();
+    ReservePositions(positions);
     positions_room_ = positions;
   }
+}
+
+void DeviceForward::ReserveRows(int32_t rows) {
+  const int64_t n = rows;
+  graphs_.clear();
+  tokens_ = DeviceBuffer<int32_t>(*device_, n);
+  positions_ = DeviceBuffer<int32_t>(*device_, n);
+  exact_first_ = DeviceBuffer<int32_t>(*device_, n * config_.num_layers);
+  host_exact_first_.assign(static_cast<size_t>(exact_first_.size()), 0);
+  residual_ = DeviceBuffer<float>(*device_, n * config_.dim);
+  normed_ = DeviceBuffer<float>(*device_, n * config_.dim);
+  query_ = DeviceBuffer<float>(*device_, n * config_.q_dim());
+  key_ = DeviceBuffer<float>(*device_, n * config_.kv_dim());
+  key_rows_ = DeviceBuffer<float>(*device_, n * config_.kv_dim());
+  value_ = DeviceBuffer<float>(*device_, n * config_.kv_dim());
+  attention_ = DeviceBuffer<float>(*device_, n * config_.q_dim());
+  gate_ = DeviceBuffer<float>(*device_, n * config_.ffn_dim);
+  up_ = DeviceBuffer<float>(*device_, n * config_.ffn_dim);
+  blocks_ = DeviceBuffer<uint8_t>(*device_,
+                                  QuantizedBytes(n, std::max(config_.dim, config_.q_dim())) + 1);
+  hidden_blocks_ = DeviceBuffer<uint8_t>(*device_, QuantizedBytes(n, config_.ffn_dim) + 1);
+}
+
+void DeviceForward::ReserveSequences(int32_t sequences) {
+  graphs_.clear();
+  final_ = DeviceBuffer<float>(*device_, int64_t{sequences} * config_.dim);
+  final_blocks_ = DeviceBuffer<uint8_t>(*device_, QuantizedBytes(sequences, config_.dim) + 1);
+  logits_ = DeviceBuffer<float>(*device_, int64_t{sequences} * config_.vocab_size);
+  best_ = DeviceBuffer<int32_t>(*device_, 1);
+  best_scratch_ = DeviceBuffer<int32_t>(*device_, ArgMaxScratch(1, config_.vocab_size));
+}
+
+void DeviceForward::ReservePositions(int32_t positions) {
+  graphs_.clear();
+  scratch_ =
+      DeviceBuffer<float>(*device_, AttentionScratch(shape_, 16, RoundedPositions(positions)));
+  const RopeTable rope(config_.rope, positions);
+  std::vector<float> cos, sin;
+  for (int32_t position = 0; position < positions; ++position) {
+    cos.insert(cos.end(), rope.cos(position).begin(), rope.cos(position).end());
+    sin.insert(sin.end(), rope.sin(position).begin(), rope.sin(position).end());
+  }
+  const auto entries = static_cast<int64_t>(cos.size());
+  cos_ = DeviceBuffer<float>(*device_, entries);
+  sin_ = DeviceBuffer<float>(*device_, entries);
+  stream_->Upload(cos.data(), cos_.address(), entries * 4);
+  stream_->Upload(sin.data(), sin_.address(), entries * 4);
+  stream_->Synchronize();
 }
 
 void DeviceForward::Run(std::span<const StepPiece> pieces, int32_t layers,
@@ -179,6 +192,7 @@ void DeviceForward::RunLayers(std::span<const StepPiece> pieces, int32_t layers,
 
 void DeviceForward::Begin(std::span<const StepPiece> pieces) {
   pieces_.clear();
+  ended_in_graph_ = false;
   host_tokens_.clear();
   host_positions_.clear();
   n_ = 0;
@@ -318,18 +332,8 @@ void DeviceForward::KeepLastRows() {
   }
 }
 
-void DeviceForward::Logits(int32_t sequences, std::span<float> logits) {
+void DeviceForward::EnqueueLogits(int32_t sequences) {
   const DeviceEnds& ends = *weights_.ends;
-  const auto values = static_cast<int64_t>(logits.size());
-  const auto trace = [&](Stage stage, const DeviceBuffer<float>& rows, int64_t width) {
-    for (int32_t i = 0; i < sequences; ++i) {
-      const End& end = ends_[static_cast<size_t>(i)];
-      if (end.trace == nullptr) continue;
-      RowsOnHost(rows, i, 1, width);
-      end.trace->OnStage({config_.num_layers, stage, {&end.position, 1}, trace_rows_, width});
-    }
-  };
-  trace(Stage::kFinalNorm, final_, config_.dim);
   MatMulArgs args;
   args.w = ends.output.matrix();
   args.tokens = sequences;
@@ -338,12 +342,45 @@ void DeviceForward::Logits(int32_t sequences, std::span<float> logits) {
   } else {
     args.x = final_.part(0, int64_t{sequences} * config_.dim);
   }
-  args.y = logits_.part(0, values);
+  args.y = logits_.part(0, int64_t{sequences} * config_.vocab_size);
   args.scale = config_.logit_scale;
   MatMul(*stream_, args);
-  trace(Stage::kLogits, logits_, config_.vocab_size);
-  stream_->Download(logits_.address(), logits.data(), values * 4);
+}
+
+void DeviceForward::EnqueueArgMax() {
+  ArgMax(*stream_, logits_.part(0, config_.vocab_size), 1, config_.vocab_size, best_scratch_.all(),
+         best_.all());
+}
+
+void DeviceForward::TraceEnds(int32_t sequences, Stage stage, const DeviceBuffer<float>& rows,
+                              int64_t width) {
+  for (int32_t i = 0; i < sequences; ++i) {
+    const End& end = ends_[static_cast<size_t>(i)];
+    if (end.trace == nullptr) continue;
+    RowsOnHost(rows, i, 1, width);
+    end.trace->OnStage({config_.num_layers, stage, {&end.position, 1}, trace_rows_, width});
+  }
+}
+
+void DeviceForward::FinishLogits(int32_t sequences) {
+  TraceEnds(sequences, Stage::kFinalNorm, final_, config_.dim);
+  if (!ended_in_graph_ || sequences != 1) EnqueueLogits(sequences);
+  TraceEnds(sequences, Stage::kLogits, logits_, config_.vocab_size);
+}
+
+void DeviceForward::Logits(int32_t sequences, std::span<float> logits) {
+  FinishLogits(sequences);
+  stream_->Download(logits_.address(), logits.data(), static_cast<int64_t>(logits.size_bytes()));
   stream_->Synchronize();
+}
+
+int32_t DeviceForward::Greedy() {
+  FinishLogits(1);
+  if (!ended_in_graph_) EnqueueArgMax();
+  int32_t best = 0;
+  stream_->Download(best_.address(), &best, sizeof(best));
+  stream_->Synchronize();
+  return best;
 }
 
 void DeviceForward::Trace(int32_t layer, Stage stage, const DeviceBuffer<float>& rows,

@@ -21,7 +21,6 @@
 #include "engine/device/kernels.h"
 #include "engine/device/weights.h"
 #include "engine/model/batch.h"
-#include "engine/model/workspace.h"
 
 namespace lockstep::device {
 
@@ -38,7 +37,7 @@ class DeviceForward {
   int32_t LayersFor(std::span<const BatchSequence> batch) const;
 
   // Room for steps of `rows` rows of `sequences` sequences, with positions below `positions`.
-  void Reserve(int32_t rows, int32_t sequences, int32_t positions, const RopeTable& rope);
+  void Reserve(int32_t rows, int32_t sequences, int32_t positions);
 
   // Layers [0, layers), 0 < layers <= LayersFor. With fewer than all of the model's, `residual`
   // [rows, dim] holds the embedded tokens before and the residual stream after. With all, nothing
@@ -49,6 +48,8 @@ class DeviceForward {
   // The logits of sequences [0, sequences), [sequences, vocab_size], after all of them ended in
   // runs over the whole model. Traces as the pieces of each sequence said.
   void Logits(int32_t sequences, std::span<float> logits);
+  // ArgMax of the only sequence's logits, which stay on the device. Likewise.
+  int32_t Greedy();
 
   // How many steps ran as a graph, and how many graphs were recorded.
   int64_t graph_steps() const { return graph_steps_; }
@@ -69,6 +70,7 @@ class DeviceForward {
   };
   struct Graph {
     std::vector<int64_t> memory;  // everything of the cache that its arguments name
+    bool ends = false;            // it goes on to the logits and their argmax
     int32_t positions_max = 0;
     std::unique_ptr<DeviceGraph> graph;
   };
@@ -92,11 +94,19 @@ class DeviceForward {
   void Attend(int32_t layer, bool eager);
   void FeedForward(int32_t layer);
   void KeepLastRows();
+  void TraceEnds(int32_t sequences, Stage stage, const DeviceBuffer<float>& rows, int64_t width);
+  void FinishLogits(int32_t sequences);  // traced, and in logits_ when the stream gets there
+  void EnqueueLogits(int32_t sequences);
+  void EnqueueArgMax();
+
+  void ReserveRows(int32_t rows);
+  void ReserveSequences(int32_t sequences);
+  void ReservePositions(int32_t positions);
 
   bool RunAsGraph(std::span<const StepPiece> pieces, int32_t layers);
   bool ReserveAll(int32_t layers);
-  const DeviceGraph& GraphFor(int32_t layers);
-  std::unique_ptr<DeviceGraph> RecordLayers(int32_t layers);
+  const DeviceGraph& GraphFor(int32_t layers, bool ends);
+  std::unique_ptr<DeviceGraph> Record(int32_t layers, bool ends);
 
   // The normed residual rows, quantized when a matrix that reads them is.
   void NormRows(const DeviceFloats& weight, bool quantize);
@@ -125,10 +135,11 @@ class DeviceForward {
   DeviceBuffer<float> cos_, sin_;
   DeviceBuffer<float> final_, logits_;
   DeviceBuffer<uint8_t> final_blocks_;
+  DeviceBuffer<int32_t> best_, best_scratch_;  // the argmax of sequence 0
+  bool ended_in_graph_ = false;                // its logits and argmax are there already
 
   // What uploads read: unchanged until the stream was synchronised.
   std::vector<int32_t> host_tokens_, host_positions_, host_exact_first_;
-  std::vector<float> host_cos_, host_sin_;
   std::vector<float> trace_rows_;
 
   std::vector<Piece> pieces_;

@@ -44,25 +44,28 @@ GenerateResult GenerateGreedy(Transformer& transformer, KvCache& cache,
   GenerateResult result;
   result.tokens.reserve(static_cast<size_t>(options.max_new_tokens));
   DigestBuilder digest;
+  const auto step = [&](std::span<const int32_t> tokens, std::span<const int32_t> positions) {
+    if (!options.logits_digest) return transformer.ForwardGreedy(tokens, positions, cache);
+    const std::span<const float> logits = transformer.Forward(tokens, positions, cache);
+    digest.AddFloats(logits);
+    return ArgMax(logits);
+  };
 
   std::vector<int32_t> positions(prompt.size());
   int32_t next_position = cache.current_length();
   std::iota(positions.begin(), positions.end(), next_position);
   next_position += static_cast<int32_t>(prompt.size());
-  std::span<const float> logits = transformer.Forward(prompt, positions, cache);
-  digest.AddFloats(logits);
+  int32_t token = step(prompt, positions);
 
   while (static_cast<int32_t>(result.tokens.size()) < options.max_new_tokens) {
-    const int32_t token = ArgMax(logits);
     result.tokens.push_back(token);
     if (options.on_token) options.on_token(token);
     const auto& stops = options.stop_tokens;
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
     if (static_cast<int32_t>(result.tokens.size()) == options.max_new_tokens) break;
     const int32_t position = next_position++;
-    logits = transformer.Forward({&token, 1}, {&position, 1}, cache);
+    token = step({&token, 1}, {&position, 1});
     if (options.on_decode) options.on_decode(position);
-    digest.AddFloats(logits);
   }
   result.logits_digest = digest.Finish();
   return result;

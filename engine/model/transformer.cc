@@ -53,34 +53,12 @@ class Transformer::Impl {
   }
 
   std::span<const float> ForwardBatch(std::span<const BatchSequence> batch) {
-    CheckBatch(model_->config(), batch);
-    plan_.Start(batch, max_step_tokens_);
-    int32_t limit = 0;  // the longest sequence that these caches can grow to
-    for (const BatchSequence& sequence : batch) {
-      limit =
-          std::max(limit, std::min(model_->config().context_length, sequence.cache->max_length()));
-    }
-    const auto sequences = static_cast<int32_t>(batch.size());
-    const int32_t positions =
-        Reserve(plan_.max_rows(), sequences, plan_.last_position() + 1, limit);
-    const int32_t on_device = device_ == nullptr ? 0 : device_->LayersFor(batch);
-    if (on_device > 0) {
-      device_->Reserve(plan_.max_rows(), sequences, positions, workspace_.rope());
-    }
-    try {
-      for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
-        RunStep(pieces, on_device);
-      }
-      if (on_device == model_->config().num_layers) {
-        device_->Logits(sequences, Logits(sequences));
-      } else {
-        runner_.Logits(sequences);
-      }
-    } catch (...) {
-      plan_.RollBack();
-      throw;
-    }
-    return Logits(sequences);
+    Run(batch, Wanted::kLogits);
+    return Logits(static_cast<int32_t>(batch.size()));
+  }
+
+  int32_t ForwardGreedy(const BatchSequence& sequence) {
+    return Run({&sequence, 1}, Wanted::kToken);
   }
 
   std::span<const float> ForwardUncached(std::span<const int32_t> tokens, TraceSink* trace) {
@@ -94,7 +72,8 @@ class Transformer::Impl {
     positions_.resize(tokens.size());
     std::iota(positions_.begin(), positions_.end(), 0);
     // One step whatever its length: only the rows of the step in progress are kept.
-    Reserve(count, 1, count, config.context_length);
+    ReserveOnHost(count, 1, PositionsRoom(count, config.context_length));
+    workspace_.ReserveLogits(1);
     const StepPiece piece = {tokens, positions_, nullptr, trace, 0, true};
     runner_.Run({&piece, 1});
     runner_.Logits(1);
@@ -111,6 +90,36 @@ class Transformer::Impl {
   }
 
  private:
+  enum class Wanted : uint8_t { kLogits, kToken };
+
+  // The batch's steps and what comes behind them. With kToken, which is for one sequence, returns
+  // the argmax of its logits, and these may stay on the device.
+  int32_t Run(std::span<const BatchSequence> batch, Wanted wanted) {
+    CheckBatch(model_->config(), batch);
+    plan_.Start(batch, max_step_tokens_);
+    const int32_t on_device = device_ == nullptr ? 0 : device_->LayersFor(batch);
+    const bool whole = on_device == model_->config().num_layers;
+    Reserve(batch, on_device);
+    const auto sequences = static_cast<int32_t>(batch.size());
+    if (!whole || wanted == Wanted::kLogits) workspace_.ReserveLogits(sequences);
+    try {
+      for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
+        RunStep(pieces, on_device);
+      }
+      if (!whole) {
+        runner_.Logits(sequences);
+      } else if (wanted == Wanted::kToken) {
+        return device_->Greedy();
+      } else {
+        device_->Logits(sequences, Logits(sequences));
+      }
+    } catch (...) {
+      plan_.RollBack();
+      throw;
+    }
+    return wanted == Wanted::kToken ? ArgMax(Logits(1)) : -1;
+  }
+
   void RunStep(std::span<const StepPiece> pieces, int32_t on_device) {
     device_layer_steps_ += on_device;
     if (on_device == 0) {
@@ -123,16 +132,31 @@ class Transformer::Impl {
     }
   }
 
-  // For how many positions there is room now.
-  int32_t Reserve(int32_t rows, int32_t sequences, int32_t positions, int32_t position_limit) {
+  // Room where the plan's steps run: on the device, on the host, on both.
+  void Reserve(std::span<const BatchSequence> batch, int32_t on_device) {
+    int32_t limit = 0;  // the longest sequence that these caches can grow to
+    for (const BatchSequence& sequence : batch) {
+      limit =
+          std::max(limit, std::min(model_->config().context_length, sequence.cache->max_length()));
+    }
+    const auto sequences = static_cast<int32_t>(batch.size());
+    const int32_t positions = PositionsRoom(plan_.last_position() + 1, limit);
+    if (on_device > 0) device_->Reserve(plan_.max_rows(), sequences, positions);
+    if (on_device == model_->config().num_layers) return;
+    ReserveOnHost(plan_.max_rows(), sequences, positions);
+  }
+
+  void ReserveOnHost(int32_t rows, int32_t sequences, int32_t positions) {
     workspace_.ReserveTokens(rows);
     workspace_.ReserveSequences(sequences);
+    workspace_.ReservePositions(positions);
+    runner_.ReserveVisible(positions);
+  }
+
+  static int32_t PositionsRoom(int32_t positions, int32_t limit) {
     int64_t room = kFirstPositions;
     while (room < positions) room *= 2;
-    const auto limited = static_cast<int32_t>(std::min<int64_t>(room, position_limit));
-    workspace_.ReservePositions(limited);
-    runner_.ReserveVisible(limited);
-    return limited;
+    return static_cast<int32_t>(std::min<int64_t>(room, limit));
   }
 
   std::span<float> Logits(int32_t sequences) {
@@ -167,6 +191,12 @@ std::span<const float> Transformer::Forward(std::span<const int32_t> tokens,
 
 std::span<const float> Transformer::ForwardBatch(std::span<const BatchSequence> batch) {
   return impl_->ForwardBatch(batch);
+}
+
+int32_t Transformer::ForwardGreedy(std::span<const int32_t> tokens,
+                                   std::span<const int32_t> positions, KvCache& cache,
+                                   TraceSink* trace) {
+  return impl_->ForwardGreedy({tokens, positions, &cache, trace});
 }
 
 std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tokens,

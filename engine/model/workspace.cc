@@ -38,8 +38,14 @@ void Workspace::ReserveSequences(int32_t sequences) {
   sequences_ = 0;
   final = RowBuffer(sequences, config_.dim);
   final_input = AlignedBuffer<ActivationBlock>(sequences * int64_t{config_.dim / 32});
-  logits = RowBuffer(sequences, config_.vocab_size);
   sequences_ = sequences;
+}
+
+void Workspace::ReserveLogits(int32_t sequences) {
+  if (sequences <= logits_sequences_) return;
+  logits_sequences_ = 0;
+  logits = RowBuffer(sequences, config_.vocab_size);
+  logits_sequences_ = sequences;
 }
 
 void Workspace::ReservePositions(int32_t positions_needed) {

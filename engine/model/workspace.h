@@ -35,8 +35,9 @@ class Workspace {
 
   // Room for steps of `tokens` rows. What the buffers held is lost when they grow.
   void ReserveTokens(int32_t tokens);
-  // Room for the results of `sequences` sequences.
+  // Room for the last rows of `sequences` sequences, and for their logits.
   void ReserveSequences(int32_t sequences);
+  void ReserveLogits(int32_t sequences);
   // Room for the angles of positions below `positions`.
   void ReservePositions(int32_t positions);
 
@@ -72,6 +73,7 @@ class Workspace {
   int32_t tokens_ = 0;
   int32_t positions_ = 0;
   int32_t sequences_ = 0;
+  int32_t logits_sequences_ = 0;
   std::optional<RopeTable> rope_;
 };
 
