@@ -84,11 +84,6 @@ LOCKSTEP_KERNEL uint16_t NarrowF16(float value) {
   return static_cast<uint16_t>(magnitude > 0x7f800000u ? 0x7e00u : kept);
 }
 
-// F32FromF16: every NaN as 0x7fc00000.
-LOCKSTEP_KERNEL float DecodeF16(uint16_t half) {
-  return (half & 0x7fffu) > 0x7c00u ? FloatOf(0x7fc00000u) : WidenF16(half);
-}
-
 // The scale as codes are made from it, 0 for the zero block, whose F16 scale would be 0.
 LOCKSTEP_KERNEL float UsableScale(float d) {
   const uint32_t magnitude = BitsOf(d) & 0x7fffffffu;
@@ -198,20 +193,41 @@ LOCKSTEP_KERNEL void EncodePiece(RowType type, const Bytes& rows, int64_t row, i
 }
 
 // Element `i` of a row, as DecodeRow gives it (of a NaN: some NaN).
+template <RowType kType, typename Bytes>
+LOCKSTEP_KERNEL float LoadElement(const Bytes& rows, int64_t row, int64_t i) {
+  if constexpr (kType == RowType::kF32) {
+    return rows.template Load<float>(row + i * 4);
+  } else if constexpr (kType == RowType::kF16) {
+    return WidenF16(rows.template Load<uint16_t>(row + i * 2));
+  } else {
+    const int64_t block = row + i / kPieceElements * PieceBytes(kType);
+    const auto j = static_cast<int32_t>(i % kPieceElements);
+    const float d = WidenF16(rows.template Load<uint16_t>(block));
+    if constexpr (kType == RowType::kQ8_0) {
+      return static_cast<float>(rows.template Load<int8_t>(block + 2 + j)) * d;
+    } else {
+      constexpr int32_t kHalf = kPieceElements / 2;
+      const uint32_t byte = rows.template Load<uint8_t>(block + 2 + j % kHalf);
+      const auto code = static_cast<int32_t>((j < kHalf ? byte : byte >> 4) & 15u);
+      return static_cast<float>(code - 8) * d;
+    }
+  }
+}
+
+// The same for a run-time type.
 template <typename Bytes>
 LOCKSTEP_KERNEL float LoadElement(RowType type, const Bytes& rows, int64_t row, int64_t i) {
-  if (type == RowType::kF32) return FloatOf(rows.template Load<uint32_t>(row + i * 4));
-  if (type == RowType::kF16) return DecodeF16(rows.template Load<uint16_t>(row + i * 2));
-  const int64_t block = row + i / kPieceElements * PieceBytes(type);
-  const auto j = static_cast<int32_t>(i % kPieceElements);
-  const float d = DecodeF16(rows.template Load<uint16_t>(block));
-  if (type == RowType::kQ8_0) {
-    return static_cast<float>(rows.template Load<int8_t>(block + 2 + j)) * d;
+  switch (type) {
+    case RowType::kF32:
+      return LoadElement<RowType::kF32>(rows, row, i);
+    case RowType::kF16:
+      return LoadElement<RowType::kF16>(rows, row, i);
+    case RowType::kQ8_0:
+      return LoadElement<RowType::kQ8_0>(rows, row, i);
+    case RowType::kQ4_0:
+      break;
   }
-  constexpr int32_t kHalf = kPieceElements / 2;
-  const uint32_t byte = rows.template Load<uint8_t>(block + 2 + j % kHalf);
-  const auto code = static_cast<int32_t>(j < kHalf ? byte & 15u : byte >> 4);
-  return static_cast<float>(code - 8) * d;
+  return LoadElement<RowType::kQ4_0>(rows, row, i);
 }
 
 }  // namespace lockstep::device

@@ -133,10 +133,6 @@ void CheckAttention(const AttentionArgs& args) {
   }
 }
 
-Global<const uint8_t> BytesOf(Global<const float> values) {
-  return {reinterpret_cast<const uint8_t*>(values.data), values.size * 4};
-}
-
 }  // namespace
 
 int64_t AttentionScratch(const AttentionShape& shape, int32_t queries, int32_t positions_max) {
@@ -153,18 +149,6 @@ void Attention(DeviceStream& stream, const AttentionArgs& args) {
   for (int32_t first = 0; first < args.queries; first += most) {
     AttendRound(stream, RoundOf(args, first, std::min(most, args.queries - first)));
   }
-}
-
-DeviceKvView PlainView(Global<const float> keys, Global<const float> values, int32_t length) {
-  return {.length = length,
-          .key_type = RowType::kF32,
-          .value_type = RowType::kF32,
-          .keys = BytesOf(keys),
-          .values = BytesOf(values),
-          .window = 0,
-          .exact_rows = {},
-          .exact_keys = {},
-          .exact_values = {}};
 }
 
 }  // namespace device

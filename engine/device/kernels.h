@@ -92,10 +92,6 @@ void MatMul(DeviceStream& stream, const MatMulArgs& args);
 void SiluGate(DeviceStream& stream, Global<const float> gate, Global<const float> up, int32_t rows,
               int32_t n, Global<float> out, Global<uint8_t> blocks = {});
 
-// y += x, and y *= factor.
-void Add(DeviceStream& stream, Global<const float> x, Global<float> y);
-void Scale(DeviceStream& stream, float factor, Global<float> y);
-
 // What turns and norms the heads of a row.
 struct HeadFinish {
   int32_t head_dim = 0;      // <= 256
@@ -146,9 +142,6 @@ struct AttentionArgs {
 };
 int64_t AttentionScratch(const AttentionShape& shape, int32_t queries, int32_t positions_max);
 void Attention(DeviceStream& stream, const AttentionArgs& args);
-
-// The cache-less case: keys and values as floats, [positions, kv_stride], as a view.
-DeviceKvView PlainView(Global<const float> keys, Global<const float> values, int32_t length);
 
 // Lowest index of the largest value of each row; NaN never wins, and with nothing but NaN it is 0.
 // values [rows, n]; out [rows]; scratch: ArgMaxScratch(rows, n) elements.

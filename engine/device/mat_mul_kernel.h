@@ -262,7 +262,7 @@ struct MatMulQuantKernel {
       if (at < weights.size()) words = weights.template Load<Words2>(at);
       Floats4 scales;
       for (int32_t r = 0; r < 4; ++r) {
-        scales.v[r] = WidenHalf(static_cast<uint16_t>(words.v[r / 2] >> (r % 2 * 16)));
+        scales.v[r] = WidenF16(static_cast<uint16_t>(words.v[r / 2] >> (r % 2 * 16)));
       }
       shared.w_scales[piece] = scales;
     }

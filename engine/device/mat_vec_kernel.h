@@ -166,8 +166,8 @@ struct MatVecKernel {
     for (int32_t i = 0; i < kLines; ++i) {
       sum = DotLine<kType>(words[i], quants[i], quants[i + 8 - kLines], sum);
     }
-    const float dw = WidenHalf(
-        weights.template Load<uint16_t>(group + internal::ScalesAt(kLines, b) + 2 * lane));
+    const float dw =
+        WidenF16(weights.template Load<uint16_t>(group + internal::ScalesAt(kLines, b) + 2 * lane));
     const auto dx = blocks.template Load<float>(at + kBlockScaleAt);
     return Fma(static_cast<float>(sum), dw * dx, acc);
   }

@@ -61,17 +61,6 @@ LOCKSTEP_KERNEL int32_t Dp4a(uint32_t a, uint32_t b, int32_t c) {
 #endif
 }
 
-// caches/device_math.h's by the processor's instruction where there is one.
-LOCKSTEP_KERNEL float WidenHalf(uint16_t half) {
-#if defined(__CUDACC__)
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
-  return value;
-#else
-  return WidenF16(half);
-#endif
-}
-
 // 2^n for -126 <= n <= 127.
 LOCKSTEP_KERNEL float PowerOfTwo(int32_t n) {
   return FloatOf(static_cast<uint32_t>(n + 127) << 23);

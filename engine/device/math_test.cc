@@ -92,7 +92,7 @@ TEST(DeviceMathTest, Dp4aTakesSignedBytes) {
 TEST(DeviceMathTest, EveryHalf) {
   for (uint32_t half = 0; half < 0x10000u; ++half) {
     ASSERT_EQ(CanonicalBits(F32FromF16(static_cast<uint16_t>(half))),
-              CanonicalBits(device::WidenHalf(static_cast<uint16_t>(half))));
+              CanonicalBits(device::WidenF16(static_cast<uint16_t>(half))));
   }
 }
 

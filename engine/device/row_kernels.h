@@ -28,15 +28,15 @@ struct EmbedKernel {
                                        int64_t cols) {
     switch (type) {
       case WeightType::kF32:
-        return LoadStored<RowType::kF32>(bytes, cols, row, i);
+        return LoadElement<RowType::kF32>(bytes, RowOffset(RowType::kF32, cols, row), i);
       case WeightType::kF16:
-        return LoadStored<RowType::kF16>(bytes, cols, row, i);
+        return LoadElement<RowType::kF16>(bytes, RowOffset(RowType::kF16, cols, row), i);
       case WeightType::kBF16:
         return WidenBF16(bytes.template Load<uint16_t>((row * cols + i) * 2));
       case WeightType::kQ8_0:
-        return LoadStored<RowType::kQ8_0>(bytes, cols, row, i);
+        return LoadElement<RowType::kQ8_0>(bytes, RowOffset(RowType::kQ8_0, cols, row), i);
       case WeightType::kQ4_0:
-        return LoadStored<RowType::kQ4_0>(bytes, cols, row, i);
+        return LoadElement<RowType::kQ4_0>(bytes, RowOffset(RowType::kQ4_0, cols, row), i);
     }
     return 0;
   }
@@ -185,43 +185,6 @@ struct SiluGateKernel {
     if (blocks.size() > 0) {
       StoreQuantized<kThreads>(block, shared, values, first, out.size(), blocks);
     }
-  }
-};
-
-// Grid: [elements / kThreads].
-struct AddKernel {
-  static constexpr char kName[] = "add";
-  static constexpr int32_t kThreads = 256;
-  struct Args {
-    Global<const float> x;
-    Global<float> y;
-  };
-  template <typename Block>
-  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
-    const auto x = block.Use(args.x);
-    const auto y = block.Use(args.y);
-    block.template ForThreads<kThreads>([&](int32_t t) {
-      const int64_t i = block.x() * int64_t{kThreads} + t;
-      if (i < y.size()) y[i] = y[i] + x[i];
-    });
-  }
-};
-
-// Grid: [elements / kThreads].
-struct ScaleKernel {
-  static constexpr char kName[] = "scale";
-  static constexpr int32_t kThreads = 256;
-  struct Args {
-    float factor;
-    Global<float> y;
-  };
-  template <typename Block>
-  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
-    const auto y = block.Use(args.y);
-    block.template ForThreads<kThreads>([&](int32_t t) {
-      const int64_t i = block.x() * int64_t{kThreads} + t;
-      if (i < y.size()) y[i] = y[i] * args.factor;
-    });
   }
 };
 

@@ -9,8 +9,6 @@ LOCKSTEP_DEVICE_KERNEL(device::EmbedKernel)
 LOCKSTEP_DEVICE_KERNEL(device::RmsNormKernel)
 LOCKSTEP_DEVICE_KERNEL(device::QuantizeActivationsKernel)
 LOCKSTEP_DEVICE_KERNEL(device::SiluGateKernel)
-LOCKSTEP_DEVICE_KERNEL(device::AddKernel)
-LOCKSTEP_DEVICE_KERNEL(device::ScaleKernel)
 
 namespace device {
 
@@ -58,16 +56,6 @@ void SiluGate(DeviceStream& stream, Global<const float> gate, Global<const float
                   .up = First("up", up, count),
                   .out = First("gated rows", out, count),
                   .blocks = BlocksOf(blocks, rows, n)});
-}
-
-void Add(DeviceStream& stream, Global<const float> x, Global<float> y) {
-  Launch<AddKernel>(stream, {.x = BlocksFor(y.size, AddKernel::kThreads)},
-                    {.x = First("x", x, y.size), .y = y});
-}
-
-void Scale(DeviceStream& stream, float factor, Global<float> y) {
-  Launch<ScaleKernel>(stream, {.x = BlocksFor(y.size, ScaleKernel::kThreads)},
-                      {.factor = factor, .y = y});
 }
 
 }  // namespace device

@@ -7,7 +7,5 @@ LOCKSTEP_CUDA_KERNEL(device::EmbedKernel)
 LOCKSTEP_CUDA_KERNEL(device::RmsNormKernel)
 LOCKSTEP_CUDA_KERNEL(device::QuantizeActivationsKernel)
 LOCKSTEP_CUDA_KERNEL(device::SiluGateKernel)
-LOCKSTEP_CUDA_KERNEL(device::AddKernel)
-LOCKSTEP_CUDA_KERNEL(device::ScaleKernel)
 
 }  // namespace lockstep

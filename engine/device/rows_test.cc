@@ -184,22 +184,6 @@ TEST_P(DeviceRowsTest, SiluGate) {
   for (int32_t n : {1, 3, 32, 100, 512, 576}) CheckGate(3, n);
 }
 
-TEST_P(DeviceRowsTest, AddAndScale) {
-  Random random(7);
-  for (size_t n : {1u, 255u, 256u, 257u, 1000u}) {
-    const auto x = RandomValues(n, &random);
-    auto y = RandomValues(n, &random);
-    const auto device_x = Put(x);
-    const auto device_y = Put(y);
-    device::Add(stream(), device_x.all(), device_y.all());
-    Scalar().add(x.data(), static_cast<int32_t>(n), y.data());
-    ExpectSameBits(y, Get(device_y), fmt::format("add {}", n));
-    device::Scale(stream(), 0.34f, device_y.all());
-    Scalar().scale(0.34f, static_cast<int32_t>(n), y.data());
-    ExpectSameBits(y, Get(device_y), fmt::format("scale {}", n));
-  }
-}
-
 TEST_P(DeviceRowsTest, ArgMax) {
   const auto expect = [&](const std::vector<float>& values, int32_t rows) {
     const auto n = static_cast<int32_t>(values.size()) / rows;

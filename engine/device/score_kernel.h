@@ -86,7 +86,7 @@ struct ScoreKernel {
             four = LoadStored4(args.keys.type, bytes, args.keys.stride, p, element + d);
           } else if (d < dim) {
             for (int32_t j = 0; j < 4; ++j) {
-              four.v[j] = WidenHalf(exact[row * args.keys.stride + element + d + j]);
+              four.v[j] = WidenF16(exact[row * args.keys.stride + element + d + j]);
             }
           }
         } else {
@@ -94,7 +94,7 @@ struct ScoreKernel {
             four.v[j] = row < 0 ? LoadElement(args.keys.type, bytes,
                                               RowOffset(args.keys.type, args.keys.stride, p),
                                               element + d + j)
-                                : WidenHalf(exact[row * args.keys.stride + element + d + j]);
+                                : WidenF16(exact[row * args.keys.stride + element + d + j]);
           }
         }
         shared.keys[i / quads * kKeyStride + i % quads] = four;

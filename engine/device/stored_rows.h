@@ -27,28 +27,6 @@ LOCKSTEP_KERNEL int32_t ExactRow(const StoredRows& rows, const Indices& exact_ro
   return exact_rows[query * rows.window + p % rows.window];
 }
 
-// Element `element` of row p.
-template <RowType kType, typename Bytes>
-LOCKSTEP_KERNEL float LoadStored(const Bytes& bytes, int64_t stride, int64_t p, int64_t element) {
-  if constexpr (kType == RowType::kF32) {
-    return bytes.template Load<float>((p * stride + element) * 4);
-  } else if constexpr (kType == RowType::kF16) {
-    return WidenHalf(bytes.template Load<uint16_t>((p * stride + element) * 2));
-  } else {
-    constexpr bool kQ8 = kType == RowType::kQ8_0;
-    constexpr int64_t kBytes = kQ8 ? kQ8_0PieceBytes : kQ4_0PieceBytes;
-    const int64_t block = (p * stride + element) / kPieceElements * kBytes;
-    const auto i = static_cast<int32_t>(element % kPieceElements);
-    const float d = WidenHalf(bytes.template Load<uint16_t>(block));
-    if constexpr (kQ8) {
-      return static_cast<float>(bytes.template Load<int8_t>(block + 2 + i)) * d;
-    } else {
-      const uint32_t pair = bytes.template Load<uint8_t>(block + 2 + i % 16);
-      return static_cast<float>(static_cast<int32_t>((i < 16 ? pair : pair >> 4) & 15u) - 8) * d;
-    }
-  }
-}
-
 // Elements [element, element + 4) of row p. REQUIRES: `element` and the stride are multiples of 4.
 template <RowType kType, typename Bytes>
 LOCKSTEP_KERNEL Floats4 LoadStored4(const Bytes& bytes, int64_t stride, int64_t p,
@@ -60,7 +38,7 @@ LOCKSTEP_KERNEL Floats4 LoadStored4(const Bytes& bytes, int64_t stride, int64_t 
   } else if constexpr (kType == RowType::kF16) {
     const auto words = bytes.template Load<Words2>(at * 2);
     for (int32_t j = 0; j < 4; ++j) {
-      four.v[j] = WidenHalf(static_cast<uint16_t>(words.v[j / 2] >> (j % 2 * 16)));
+      four.v[j] = WidenF16(static_cast<uint16_t>(words.v[j / 2] >> (j % 2 * 16)));
     }
   } else {
     // Blocks are aligned to 2 bytes.
@@ -72,7 +50,7 @@ LOCKSTEP_KERNEL Floats4 LoadStored4(const Bytes& bytes, int64_t stride, int64_t 
     const uint32_t low = bytes.template Load<uint16_t>(codes);
     const uint32_t word = low | static_cast<uint32_t>(bytes.template Load<uint16_t>(codes + 2))
                                     << 16;
-    const float d = WidenHalf(bytes.template Load<uint16_t>(block));
+    const float d = WidenF16(bytes.template Load<uint16_t>(block));
     for (int32_t j = 0; j < 4; ++j) {
       const uint32_t code = word >> (8 * j);
       const int32_t quant = kQ8 ? static_cast<int32_t>(static_cast<int8_t>(code))

@@ -140,12 +140,13 @@ struct ValueKernel {
     for (; p + kAtOnce <= work.end; p += kAtOnce) {
       float values[kAtOnce];
       for (int32_t j = 0; j < kAtOnce; ++j) {
-        values[j] = LoadStored<kType>(bytes, stride, p + j, work.element);
+        values[j] = LoadElement<kType>(bytes, RowOffset(kType, stride, p + j), work.element);
       }
       for (int32_t j = 0; j < kAtOnce; ++j) AddOne(work, p + j, values[j], shared);
     }
     for (; p < work.end; ++p) {
-      AddOne(work, p, LoadStored<kType>(bytes, stride, p, work.element), shared);
+      const float value = LoadElement<kType>(bytes, RowOffset(kType, stride, p), work.element);
+      AddOne(work, p, value, shared);
     }
   }
 
@@ -159,7 +160,7 @@ struct ValueKernel {
     for (int32_t p = work.begin; p < work.end; ++p) {
       const int32_t row = ExactRow(args.values, exact_rows, tile.first, tile.most - 1, p);
       const float value = row >= 0
-                              ? WidenHalf(exact[row * stride + work.element])
+                              ? WidenF16(exact[row * stride + work.element])
                               : LoadElement(args.values.type, bytes,
                                             RowOffset(args.values.type, stride, p), work.element);
       AddOne(work, p, value, shared);

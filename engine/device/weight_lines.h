@@ -48,7 +48,7 @@ LOCKSTEP_KERNEL float WeightOf(uint32_t word, int32_t i) {
     return FloatOf(word);
   } else {
     const auto half = static_cast<uint16_t>(word >> (16 * i));
-    return kType == WeightType::kF16 ? WidenHalf(half) : WidenBF16(half);
+    return kType == WeightType::kF16 ? WidenF16(half) : WidenBF16(half);
   }
 }
 
