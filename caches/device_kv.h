@@ -82,8 +82,10 @@ class DeviceKv {
   // What queries at `positions` (increasing) read: after their rows were committed or updated, or
   // with their reservation still open, as they will read once it is committed. `exact_rows` is
   // uploaded on the stream, into memory of the cache that is the layer's own and always the same.
-  // REQUIRES: every position is below length(layer) or in the open reservation; at most
-  // max_step_rows() of them when there is a window.
+  // REQUIRES: every position is below length(layer) or in the open reservation, and all of them are
+  // in it or none is: its commit pushes rows out of the window that earlier queries still read
+  // exactly, so there is no moment at which a mixed view is right. At most max_step_rows() of them
+  // when there is a window.
   virtual DeviceKvView ViewOnDevice(int32_t layer, std::span<const int32_t> positions,
                                     DeviceStream& stream) = 0;
 

@@ -239,8 +239,14 @@ DeviceKvView DeviceLayer::ViewOnDevice(std::span<const int32_t> positions, Devic
                        .exact_rows = {},
                        .exact_keys = rows.exact_keys,
                        .exact_values = rows.exact_values};
+  const auto reserved = [&](int32_t position) {
+    return reservation_ && position >= reservation_->first && position < reservation_->end();
+  };
   for (int32_t position : positions) {
     LS_CHECK(position >= 0 && position < view.length, "a query at {} of {}", position, view.length);
+    LS_CHECK(reserved(position) == reserved(positions.front()),
+             "queries at {} and {}, one of them in the open reservation", positions.front(),
+             position);
   }
   if (!window_) return view;
   const int32_t slots = window_->slots();

@@ -2,6 +2,7 @@
 // show.
 #include "caches/codec.h"
 #include "caches/device/rows_cache_test_util.h"
+#include "caches/registry.h"
 
 namespace lockstep {
 namespace {
@@ -100,6 +101,21 @@ TEST_P(DeviceViewTest, Q1_ViewOnDeviceIsTheHostsForEveryQuery) {
     ExpectViewIs(kv->ViewOnDevice(0, all, engine_.stream()), all, *twin, engine_.stream());
     if (testing::Test::HasFailure()) return;
   }
+}
+
+TEST(DeviceViewTestItself, Q1_NoViewIsOfQueriesInsideAndOutsideAReservation) {
+  const auto device = MakeHostExecutor();
+  const auto stream = device->NewStream();
+  const auto cache = ParseCacheSpec("cuda-quantized/q8_0+q8_0/w4")
+                         .make({.geometry = kGeometry, .sequences = 1, .device = device});
+  DeviceKv* kv = cache->device_kv(0);
+  const std::vector<int32_t> before = {0, 1}, next = {2, 3}, both = {1, 2};
+  ASSERT_TRUE(kv->TryReserveDeviceSlot(0, before, *stream));
+  kv->CommitDeviceSlot(0, before, *stream);
+  ASSERT_TRUE(kv->TryReserveDeviceSlot(0, next, *stream));
+  kv->ViewOnDevice(0, before, *stream);
+  kv->ViewOnDevice(0, next, *stream);
+  EXPECT_DEATH(kv->ViewOnDevice(0, both, *stream), "one of them in the open reservation");
 }
 
 }  // namespace
