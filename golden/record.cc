@@ -48,7 +48,8 @@ class Recorder {
         spec_(ParseCacheSpec(options.cache.empty() ? scenario.caches.at(0) : options.cache)),
         engine_(model.model, {.kernels = options.kernels,
                               .max_step_tokens = scenario.step,
-                              .threads = options.threads}),
+                              .threads = options.threads,
+                              .device = options.device}),
         driver_(options.subject.make_driver ? options.subject.make_driver(engine_)
                                             : std::make_unique<EngineDriver>(engine_)),
         root_(MakeRoot()) {}
@@ -71,6 +72,7 @@ class Recorder {
                                 .arithmetic = kArithmeticVersion,
                                 .recorded_by = "lockstep " LOCKSTEP_VERSION};
     recording_.golden.facts = writer_.Finish();
+    recording_.device_layer_steps = engine_.device_use().layer_steps;
     return std::move(recording_);
   }
 
@@ -83,9 +85,11 @@ class Recorder {
                     "correct case.toml"});
     };
     try {
-      return options_.subject.make_cache
-                 ? options_.subject.make_cache(spec_, geometry, scenario_.blocks)
-                 : MakeScriptCache(spec_, geometry, scenario_.blocks);
+      if (options_.subject.make_cache) {
+        return options_.subject.make_cache(spec_, geometry, scenario_.blocks);
+      }
+      if (options_.device == nullptr) return MakeScriptCache(spec_, geometry, scenario_.blocks);
+      return spec_.make({.geometry = geometry, .device = options_.device});
     } catch (const std::invalid_argument& error) {
       throw refuse(error.what());
     } catch (const std::bad_alloc&) {
@@ -313,7 +317,7 @@ class Recorder {
       writer_.State(s, *Slot(s)->cache);
       if (options_.on_state) options_.on_state(op_, s, *Slot(s)->cache);
     }
-    if (!options_.legacy) {
+    if (!options_.legacy && options_.device == nullptr) {
       for (const auto& [s, counts] : calls_) writer_.Gate(s, spec_.name, counts);
     }
     calls_.clear();
@@ -344,11 +348,13 @@ Recording Record(const Scenario& scenario, const RecordOptions& options) {
 }
 
 MergedGolden RecordGroup(const Scenario& scenario, const RowsGroup& group, RecordOptions options) {
-  MergedGolden merged;
+  MergedGolden merged{.golden = {}, .disagreements = {}, .cache = {}, .on_device = true};
   options.keep_values = false;
   for (const std::string& cache : group.caches) {
     options.cache = cache;
-    GoldenFile golden = Record(scenario, options).golden;
+    Recording recording = Record(scenario, options);
+    merged.on_device = merged.on_device && recording.device_layer_steps > 0;
+    GoldenFile golden = std::move(recording.golden);
     if (cache == group.caches.front()) {
       merged.golden = std::move(golden);
       continue;

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "caches/device.h"
 #include "engine/kernels.h"
 #include "engine/trace.h"
 #include "golden/facts.h"
@@ -26,6 +28,8 @@ struct RecordOptions {
   bool legacy = false;       // every sequence on the legacy write path, and no `gate` facts
   bool keep_values = false;  // Recording::steps too
   std::string models = {};   // the folder of model files
+  // Where the engine runs the layers that the cache has there, and no `gate` facts.
+  std::shared_ptr<Device> device = nullptr;
   // make_cache and make_driver put wrong ones in the place of right ones; nothing else of it is
   // looked at.
   EngineSubject subject = {};
@@ -46,11 +50,12 @@ struct RecordedStep {
 struct Recording {
   GoldenFile golden;
   std::vector<RecordedStep> steps = {};  // with keep_values
+  int64_t device_layer_steps = 0;        // DeviceUse of engine/transformer.h
 };
 
 // The same facts on every cache that stores rows in one way, but for `gate`, on either write path,
-// every kernel table and number of threads. Throws what LoadScenarioModel throws, and Error when
-// no cache can be made. Not for several threads at once.
+// every kernel table and number of threads, and on a device. Throws what LoadScenarioModel throws,
+// and Error when no cache can be made. Not for several threads at once.
 Recording Record(const Scenario& scenario, const RecordOptions& options = {});
 
 // One file of recordings on several caches that store rows in one way: the facts of the first, and
@@ -58,7 +63,8 @@ Recording Record(const Scenario& scenario, const RecordOptions& options = {});
 struct MergedGolden {
   GoldenFile golden;
   std::vector<FactChange> disagreements;
-  std::string cache;  // that disagrees
+  std::string cache;       // that disagrees
+  bool on_device = false;  // every recording had layers that ran there
 };
 MergedGolden RecordGroup(const Scenario& scenario, const RowsGroup& group, RecordOptions options);
 

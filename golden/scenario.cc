@@ -150,6 +150,13 @@ std::string RowsName(const CacheSpec& spec) {
   return spec.window_type == RowType::kF16 ? name + "-f16" : name;
 }
 
+std::vector<std::string> DeviceCachesLike(const CacheSpec& spec) {
+  if (spec.window > 0 && spec.window_type != RowType::kF16) return {};
+  if (RowsName(spec) == "f16") return {"cuda", "hybrid/1"};
+  return {fmt::format("cuda-quantized/{}+{}/w{}", RowTypeName(spec.key_type),
+                      RowTypeName(spec.value_type), spec.window)};
+}
+
 std::vector<RowsGroup> GroupsOf(const Scenario& scenario) {
   std::map<std::string, RowsGroup> groups;
   for (const std::string& cache : scenario.caches) {

@@ -89,6 +89,10 @@ EngineScript ScriptOf(const Scenario& scenario, const std::string& cache);
 // How caches store rows; kinds with one name share a golden file.
 std::string RowsName(const CacheSpec& spec);  // "f32", "q8_0", "q8_0+q4_0-w4"
 
+// The caches that store rows as this one does, all or some of them on a device; none for a window
+// of F32 rows.
+std::vector<std::string> DeviceCachesLike(const CacheSpec& spec);
+
 // The scenario's caches that store rows in one way.
 struct RowsGroup {
   std::string rows;

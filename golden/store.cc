@@ -13,6 +13,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "properties/engine_step.h"
 
 namespace lockstep {
 namespace {
@@ -134,6 +135,9 @@ class Checker {
 
   // Of the group, what is to be run.
   RowsGroup Wanted(const RowsGroup& group) const {
+    if (options_.record.device != nullptr) {
+      return {group.rows, DeviceCachesLike(ParseCacheSpec(group.caches.front()))};
+    }
     if (options_.cache.empty()) return group;
     RowsGroup wanted{group.rows, {}};
     if (std::ranges::find(group.caches, options_.cache) != group.caches.end()) {
@@ -146,7 +150,7 @@ class Checker {
     const auto missing = WhyNotHere(scenario, options_.record.models);
     for (const RowsGroup& group : groups) {
       const RowsGroup wanted = Wanted(group);
-      if (wanted.caches.empty()) continue;
+      if (wanted.caches.empty() && options_.record.device == nullptr) continue;
       if (options_.on_progress) {
         options_.on_progress(fmt::format("{}/{}{}", scenario.name, group.rows, kGolden));
       }
@@ -168,17 +172,32 @@ class Checker {
       status.state = GoldenState::kUnreadable;
       status.detail = error.what();
     }
-    if (not_here) {
-      if (present && golden) Skip(scenario, *golden, *not_here, &status);
+    const auto why_not = not_here ? not_here : WhyNotOnDevice(group, golden);
+    if (why_not) {
+      if (present && golden) Skip(scenario, *golden, *why_not, &status);
       if (!present) {
         status.state = GoldenState::kMissing;
-        status.detail = "there is no golden file, and " + *not_here;
+        status.detail = "there is no golden file, and " + *why_not;
       }
       found_.push_back(std::move(status));
       return;
     }
     Compare(golden, RecordGroup(scenario, group, options_.record), &status);
     found_.push_back(std::move(status));
+  }
+
+  // Where a device is asked for: why no cache there can do what was recorded.
+  std::optional<std::string> WhyNotOnDevice(const RowsGroup& group,
+                                            const std::optional<GoldenFile>& golden) const {
+    if (options_.record.device == nullptr) return std::nullopt;
+    if (group.caches.empty()) return "no cache keeps a window of F32 rows on a device";
+    const auto exhausted = [](const Fact& fact) {
+      return fact.name == "outcome" && fact.value == StepOutcomeName(StepOutcome::kExhausted);
+    };
+    if (golden && std::ranges::any_of(golden->facts, exhausted)) {
+      return "its pool runs out of blocks, and caches on a device have none";
+    }
+    return std::nullopt;
   }
 
   // What can be said without the model.
@@ -189,15 +208,18 @@ class Checker {
     status->detail = same ? why : "the case is no longer what was recorded, and " + why;
   }
 
-  // Without what a recording on one cache, or on the legacy path, cannot have.
+  // Without what a recording on one cache, on the legacy path or on a device cannot have.
   GoldenFile Comparable(const GoldenFile& golden, const GoldenStatus& status) const {
-    if (options_.record.legacy) return FactsOfCache(golden, {});
+    if (options_.record.legacy || options_.record.device != nullptr) {
+      return FactsOfCache(golden, {});
+    }
     return options_.cache.empty() ? golden : FactsOfCache(golden, status.caches.front());
   }
 
   void Compare(const std::optional<GoldenFile>& golden, const MergedGolden& merged,
                GoldenStatus* status) {
-    const bool whole = options_.cache.empty() && !options_.record.legacy;
+    const bool whole =
+        options_.cache.empty() && !options_.record.legacy && options_.record.device == nullptr;
     const std::string pending =
         tree_.PendingPath(status->scenario, status->file.substr(0, status->file.rfind('.')));
     if (!merged.disagreements.empty()) {
@@ -209,6 +231,10 @@ class Checker {
       status->changes = CompareGoldens(Comparable(*golden, *status), merged.golden);
       if (!status->changes.empty()) status->state = GoldenState::kChanged;
       if (!status->changes.empty()) status->detail = DetailOf(*status);
+      if (options_.record.device != nullptr && !merged.on_device) {
+        status->state = GoldenState::kChanged;
+        status->detail = "no layer ran on the device, so nothing was checked";
+      }
     } else if (status->state != GoldenState::kUnreadable) {
       status->state = GoldenState::kMissing;
       status->detail = "there is no golden file yet";

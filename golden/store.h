@@ -37,7 +37,9 @@ struct GoldenTree {
 
 enum class GoldenState : uint8_t {
   kEqual,
-  kSkipped,      // its model file is not here; the golden file was read, and is of this scenario
+  // Its model file is not here, or no cache on a device can do it; the golden file was read, and
+  // is of this scenario.
+  kSkipped,
   kChanged,      // the caches give something else
   kMissing,      // no golden file yet
   kDisagree,     // caches that share the file give different facts: no file can be right for all
@@ -65,7 +67,9 @@ struct CheckOptions {
   GoldenTree tree = {};
   std::vector<std::string> cases = {};  // empty: all
   std::string cache = {};               // this cache alone, where a case has it
-  RecordOptions record = {};            // its cache is not looked at
+  // Its cache is not looked at. With its device, the caches that store rows like the case's and
+  // have them there take the place of the case's.
+  RecordOptions record = {};
   // Writes a pending file for what is changed or missing, all or nothing, and removes one that its
   // golden file is equal to now. Only for recordings on all caches and the direct path.
   bool write_pending = false;

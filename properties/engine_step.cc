@@ -116,6 +116,34 @@ void WatchedCache::CommitSlot(int32_t layer, std::span<const int32_t> positions)
   Reach();
 }
 
+DeviceKv* WatchedCache::device_kv(int32_t layer) {
+  return inner().device_kv(layer) == nullptr ? nullptr : &on_device_;
+}
+
+std::optional<DeviceKvSlot> WatchedCache::OnDevice::TryReserveDeviceSlot(
+    int32_t layer, std::span<const int32_t> positions, DeviceStream& stream) {
+  watched_.Reach();
+  auto slot = ForwardingDeviceKv::TryReserveDeviceSlot(layer, positions, stream);
+  watched_.Reach();
+  return slot;
+}
+
+void WatchedCache::OnDevice::CommitDeviceSlot(int32_t layer, std::span<const int32_t> positions,
+                                              DeviceStream& stream) {
+  watched_.Reach();
+  ForwardingDeviceKv::CommitDeviceSlot(layer, positions, stream);
+  watched_.Reach();
+}
+
+void WatchedCache::OnDevice::UpdateOnDevice(int32_t layer, std::span<const int32_t> positions,
+                                            Global<const float> keys, Global<const float> values,
+                                            DeviceStream& stream) {
+  watched_.Reach();
+  ForwardingDeviceKv::UpdateOnDevice(layer, positions, keys, values, stream);
+  watched_.writes_.push_back({layer, {positions.begin(), positions.end()}});
+  watched_.Reach();
+}
+
 DressedCache::DressedCache(KvCache& cache, int32_t path, CancelPoint* point)
     : path_(OnPath(cache, path)) {
   watched_ = std::make_unique<WatchedCache>(path_ ? *path_ : cache, point);

@@ -13,6 +13,7 @@
 
 #include "engine/trace.h"
 #include "oracle/decorators.h"
+#include "oracle/device_decorators.h"
 #include "oracle/driver.h"
 #include "properties/engine_reference.h"
 
@@ -67,7 +68,8 @@ class CancelPoint {
   bool fired_ = false;
 };
 
-// Keeps which updates arrived; with a point, it is reached before and after each call that writes.
+// Keeps which updates arrived; with a point, it is reached before and after each call that writes,
+// those of an engine on a device included.
 class WatchedCache final : public ForwardingCache {
  public:
   // `point` may be nullptr.
@@ -77,17 +79,35 @@ class WatchedCache final : public ForwardingCache {
               std::span<const float> values) override;
   std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override;
   void CommitSlot(int32_t layer, std::span<const int32_t> positions) override;
+  DeviceKv* device_kv(int32_t layer) override;
   std::unique_ptr<KvCache> Fork() override { return inner().Fork(); }
 
   std::span<const LostRows> writes() const { return writes_; }
 
  private:
+  class OnDevice final : public ForwardingDeviceKv {
+   public:
+    explicit OnDevice(WatchedCache* cache) : ForwardingDeviceKv(cache->inner()), watched_(*cache) {}
+
+    std::optional<DeviceKvSlot> TryReserveDeviceSlot(int32_t layer,
+                                                     std::span<const int32_t> positions,
+                                                     DeviceStream& stream) override;
+    void CommitDeviceSlot(int32_t layer, std::span<const int32_t> positions,
+                          DeviceStream& stream) override;
+    void UpdateOnDevice(int32_t layer, std::span<const int32_t> positions, Global<const float> keys,
+                        Global<const float> values, DeviceStream& stream) override;
+
+   private:
+    WatchedCache& watched_;
+  };
+
   void Reach() {
     if (point_ != nullptr) point_->Reach();
   }
 
   CancelPoint* point_;
   std::vector<LostRows> writes_;
+  OnDevice on_device_{this};
 };
 
 class CancellingTrace final : public TraceSink {

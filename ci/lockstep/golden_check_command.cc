@@ -30,6 +30,7 @@ struct CheckFlags {
   std::string cache;
   std::string isa;
   std::string plant;
+  std::string device;
   int32_t threads = 1;
   bool legacy = false;
   bool json = false;
@@ -44,6 +45,7 @@ struct CheckFlags {
     if (!cache.empty()) line += fmt::format(" --cache {}", ShellWord(cache));
     if (!isa.empty()) line += fmt::format(" --isa {}", ShellWord(isa));
     if (!plant.empty()) line += fmt::format(" --plant {}", ShellWord(plant));
+    if (!device.empty()) line += fmt::format(" --device {}", ShellWord(device));
     if (threads != 1) line += fmt::format(" --threads {}", threads);
     return legacy ? line + " --legacy" : line;
   }
@@ -128,15 +130,20 @@ void PrintAdvice(const std::vector<GoldenStatus>& found, const CheckFlags& flags
 
 ExitCode RunCheck(const CheckFlags& flags) {
   CheckFloatingPointEnvironment();
+  if (!flags.device.empty() && !(flags.cache.empty() && flags.plant.empty())) {
+    throw Error({"--device", "it chooses the caches, and faults are planted on the host",
+                 "leave out --cache and --plant"});
+  }
   CheckOptions options{.tree = flags.golden.tree, .cases = flags.cases, .cache = flags.cache};
   if (!flags.cache.empty()) ParseCacheSpec(flags.cache);
   options.record.kernels = &SelectKernels(flags.isa);
   options.record.threads = flags.threads;
   options.record.legacy = flags.legacy;
   options.record.models = ModelsFolder();
+  if (!flags.device.empty()) options.record.device = MakeDevice(flags.device);
   // A wrong engine is there to be seen, not to be accepted.
   if (!flags.plant.empty()) options.record.subject = PlantedEngine(flags.plant);
-  options.write_pending = flags.plant.empty() && !InContinuousIntegration();
+  options.write_pending = flags.plant.empty() && flags.device.empty() && !InContinuousIntegration();
   const bool live = isatty(STDERR_FILENO) == 1;
   if (live) {
     options.on_progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
@@ -170,8 +177,11 @@ constexpr std::string_view kDetails =
     "  unaccounted it is not what the ledger says last of it: nobody edits one by hand\n"
     "What changed or is missing leaves a pending file, which lockstep golden review shows. "
     "Nothing\n"
-    "is written when CI is set, nor with --cache, --legacy or --plant. A case whose model file is\n"
-    "not here is skipped, and listed.\n";
+    "is written when CI is set, nor with --cache, --legacy, --device or --plant. A case whose "
+    "model\n"
+    "file is not here is skipped, and listed. With --device the engine runs there, on the caches\n"
+    "that keep rows there as the case's keep them; what has no such cache is skipped, and "
+    "listed.\n";
 
 }  // namespace
 
@@ -184,6 +194,7 @@ Command GoldenCheckCommand() {
       {"--cache", "NAME", "record on this cache alone, where a case has it", &values->cache},
       {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &values->isa},
       {"--threads", "N", "threads of the engine", IntTarget{&values->threads, 1, 64}},
+      {"--device", "NAME", "record on a device: host-executor or cuda", &values->device},
       {"--legacy", "", "record on the legacy write path", &values->legacy},
       {"--plant", "FAULT", "a fault to plant into every cache, to see it found", &values->plant},
       {"--json", "", "one JSON object on standard output", &values->json}};

@@ -68,6 +68,9 @@ TEST_F(GoldenCommandTest, HoldsWithZero) {
   result = Golden({"check", "gate-legacy", "--isa", "scalar", "--threads", "3", "--legacy"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, StartsWith("HOLDS: 1 cases, 1 files"));
+  result = Golden({"check", "--device", "host-executor"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("HOLDS: 2 cases, 2 files: 2 equal"));
 }
 
 TEST_F(GoldenCommandTest, ADifferenceIsOneWithItsPlaceAndHowToRepeatIt) {
@@ -149,6 +152,8 @@ TEST_F(GoldenCommandTest, WrongUseIsTwo) {
   expect_refused({"check", "--cache", "simpel"}, "simpel");
   expect_refused({"check", "--isa", "none"}, "none");
   expect_refused({"check", "--plant", "none"}, "none");
+  expect_refused({"check", "--device", "gpu"}, "gpu");
+  expect_refused({"check", "--device", "host-executor", "--cache", "simple"}, "leave out --cache");
   expect_refused({"show", "no-such-case"}, "no-such-case/case.toml");
   expect_refused({"show", "gate-legacy", "--rows", "f64"}, "has no 'f64'");
   expect_refused({"show"}, "golden show --help");
