@@ -34,6 +34,12 @@ struct DeviceCheckPart {
   std::vector<DeviceCheckRow> (*run)(const DeviceCheckInput& input);  // at least one row
 };
 
+// device_check_models.cc: a model of the geometry of SmolLM-135M, one of Llama 3.2 1B's.
+std::vector<DeviceCheckRow> CheckSmallParity(const DeviceCheckInput& input);
+std::vector<DeviceCheckRow> MeasureSmallSpeed(const DeviceCheckInput& input);
+std::vector<DeviceCheckRow> CheckLargeParity(const DeviceCheckInput& input);
+std::vector<DeviceCheckRow> MeasureLargeSpeed(const DeviceCheckInput& input);
+
 // In the order in which they run. A new part is a line in device_check_parts.cc.
 const std::vector<DeviceCheckPart>& DeviceCheckParts();
 

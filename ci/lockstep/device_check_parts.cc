@@ -39,6 +39,10 @@ const std::vector<DeviceCheckPart>& DeviceCheckParts() {
   static const std::vector<DeviceCheckPart> parts = {
       {"device", Describe},
       {"limits", Limits},
+      {"parity-135m", CheckSmallParity},
+      {"speed-135m", MeasureSmallSpeed},
+      {"parity-1b", CheckLargeParity},
+      {"speed-1b", MeasureLargeSpeed},
   };
   return parts;
 }
