@@ -59,6 +59,8 @@ CampaignOptions OptionsFrom(const Flags& flags) {
        "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
   options.jobs = flags.jobs;
   options.checks = flags.checks;
+  // Both ask checks that a choice of some need not have.
+  options.asks_reference = options.asks_scripts = flags.checks.empty();
   options.on_result = [](const FaultResult& result) {
     fmt::print("{}\n", ResultLine(result));
     std::fflush(stdout);
