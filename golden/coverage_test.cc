@@ -236,6 +236,7 @@ TEST(CoverageTest, EveryWeightTypeAndShapeIsInACase) {
     if (scenario.model.preset.empty()) continue;
     const SyntheticSpec& spec = SyntheticPreset(scenario.model.preset);
     types.insert(spec.weight_type);
+    types.insert(spec.wide_type.value_or(spec.weight_type));
     shared_heads.insert(spec.num_heads / spec.num_kv_heads);
     untied |= !spec.tied_head;
     bias |= spec.qkv_bias;
@@ -243,8 +244,11 @@ TEST(CoverageTest, EveryWeightTypeAndShapeIsInACase) {
     ragged |= spec.dim % 16 != 0 && spec.ffn_dim % 16 != 0 && spec.vocab_size % 16 != 0;
     segments |= spec.dim > 256 && spec.dim % 256 != 0;
   }
-  EXPECT_THAT(types, IsSupersetOf({GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0,
-                                   GgmlType::kQ4_0}));
+  for (uint32_t id = 0; id < 100; ++id) {
+    const auto type = static_cast<GgmlType>(id);
+    if (!TraitsOf(type)) continue;
+    EXPECT_THAT(types, Contains(type)) << TraitsOf(type)->name;
+  }
   EXPECT_THAT(shared_heads, IsSupersetOf({1, 2, 3, 4, 7}));
   EXPECT_TRUE(untied && bias && qk_norm && ragged && segments);
 }

@@ -7,13 +7,28 @@
 
 #include <stdexcept>
 
+#include "caches/error.h"
 #include "engine/device/forward_test_util.h"
+#include "engine/synthetic.h"
 
 namespace lockstep::testing {
 namespace {
 
 using ::testing::Combine;
 using ::testing::ValuesIn;
+
+// The small presets whose weights the kernels take.
+std::vector<std::string> DevicePresets() {
+  std::vector<std::string> names;
+  for (const std::string& name : SmallPresets()) {
+    const SyntheticSpec& spec = SyntheticPreset(name);
+    const GgmlType wide = spec.wide_type.value_or(spec.weight_type);
+    if (device::HasWeightType(spec.weight_type) && device::HasWeightType(wide)) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
 
 // ---- Every preset, every cache ----------------------------------------------------------------
 
@@ -33,14 +48,14 @@ std::vector<std::string> Caches() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, DeviceForwardTest,
-                         Combine(ValuesIn(SmallPresets()), ValuesIn(Caches())), [](const auto& i) {
+                         Combine(ValuesIn(DevicePresets()), ValuesIn(Caches())), [](const auto& i) {
                            return TestName(std::get<0>(i.param) + "_" + std::get<1>(i.param));
                          });
 
 TEST(DeviceForwardTestItself, EachCacheIsTakenByModelsOfSeveralWeightTypes) {
   for (const std::string& cache : Caches()) {
     int32_t taken = 0;
-    for (const std::string& preset : SmallPresets()) taken += Takes(*PresetModel(preset), cache);
+    for (const std::string& preset : DevicePresets()) taken += Takes(*PresetModel(preset), cache);
     EXPECT_GE(taken, 4) << cache;
   }
 }
@@ -98,6 +113,38 @@ TEST(DeviceOptionsTest, RefusesWhatItCannotDo) {
                std::invalid_argument);
   EXPECT_THROW(Transformer(model, {.device = NewDefaultDevice(), .device_layers = -1}),
                std::invalid_argument);
+}
+
+std::string Refusal(const SyntheticSpec& spec, int32_t layers) {
+  const auto model = Model::Load(MakeSyntheticModel(spec, 1));
+  try {
+    Transformer(model, {.device = MakeHostExecutor(), .device_layers = layers});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// By the first tensor that is needed there, and by no other.
+TEST(DeviceOptionsTest, RefusesWeightsWithoutKernelsByTensorAndType) {
+  SyntheticSpec spec = SyntheticPreset("tiny-untied-4x2-q4_k+q6_k");
+  constexpr const char* kRemedy =
+      " (run the model on the host, or convert it to F32, F16, BF16, Q8_0 or Q4_0)";
+  EXPECT_EQ(Refusal(spec, 3),
+            std::string("device: tensor 'token_embd.weight': there are no device kernels for type "
+                        "q6_k") +
+                kRemedy);
+  EXPECT_EQ(Refusal(spec, 1),
+            std::string("device: tensor 'blk.0.attn_q.weight': there are no device kernels for "
+                        "type q4_k") +
+                kRemedy);
+  spec.weight_type = GgmlType::kQ8_0;
+  EXPECT_EQ(Refusal(spec, 1),
+            std::string("device: tensor 'blk.0.attn_v.weight': there are no device kernels for "
+                        "type q6_k") +
+                kRemedy);
+  spec.wide_type = GgmlType::kF16;
+  EXPECT_EQ(Refusal(spec, 3), "accepted");
 }
 
 // ---- Traces -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // numbers of heads that are no powers of two, odd numbers of blocks, rows that end inside a lane
 // group, reductions longer than one segment.
 #include <array>
+#include <optional>
 
 #include "engine/synthetic.h"
 
@@ -19,6 +20,7 @@ struct Row {
   float rope_linear = 1;
   bool rope_factors = false;
   bool multipliers = false;
+  std::optional<GgmlType> wide_type = {};
 };
 
 // clang-format off
@@ -60,6 +62,18 @@ constexpr std::array kRows = {
         true, false, false, "llama", 1, true},
     Row{"tiny-linear-4x1-f32",       40,   64,  3,  4, 1,  20,   320,  256, GgmlType::kF32,
         true, false, false, "llama", 4},
+    // The other weight types; those of 256 elements a block two in a model, in rows of one and two
+    // blocks.
+    Row{"tiny-gqa-4x2-q4_1",         64,   96,  3,  4, 2,  16,   320,  256, GgmlType::kQ4_1},
+    Row{"tiny-gqa-3x1-q5_0",         96,  160,  3,  3, 1,  32,   320,  256, GgmlType::kQ5_0},
+    Row{"tiny-gqa-4x2-q5_1",         64,  160,  3,  4, 2,  16,   320,  256, GgmlType::kQ5_1},
+    Row{"tiny-gqa-2x1-iq4_nl",       96,   64,  3,  2, 1,  48,   320,  256, GgmlType::kIQ4_NL},
+    Row{"tiny-gqa-8x1-q2_k+q3_k",   256,  256,  3,  8, 1,  32,   288,  256, GgmlType::kQ2_K,
+        true, false, false, "llama", 1, false, false, GgmlType::kQ3_K},
+    Row{"tiny-qwen2-8x2-q5_k+iq4_xs", 256, 256, 3,  8, 2,  32,   288,  256, GgmlType::kQ5_K,
+        true, true, false, "qwen2", 1, false, false, GgmlType::kIQ4_XS},
+    Row{"tiny-untied-4x2-q4_k+q6_k", 256, 512,  3,  4, 2,  64,   301,  256, GgmlType::kQ4_K,
+        false, false, false, "llama", 1, false, false, GgmlType::kQ6_K},
 };
 // clang-format on
 
@@ -84,6 +98,7 @@ std::vector<SyntheticSpec> MakeSpecs() {
     spec.rope_linear = row.rope_linear;
     spec.rope_factors = row.rope_factors;
     spec.multipliers = row.multipliers;
+    spec.wide_type = row.wide_type;
     specs.push_back(std::move(spec));
   }
   return specs;

@@ -47,6 +47,13 @@ const std::map<std::string_view, std::string_view>& RecordedDigests() {
       {"tiny-granite-6x3-q8_0", "da02767065496217cfb39b5ea9fb97d0"},
       {"tiny-llama3-4x2-bf16", "0ca3c811deb1a17d332bf7587906a079"},
       {"tiny-linear-4x1-f32", "81f378f8cbfdf7a24eebe7c921a46863"},
+      {"tiny-gqa-4x2-q4_1", "e6638b8a05f14b2347e824428436edb7"},
+      {"tiny-gqa-3x1-q5_0", "8a65469b1210bd24ca730495e0fbce63"},
+      {"tiny-gqa-4x2-q5_1", "7635f5262949df98e453885724098162"},
+      {"tiny-gqa-2x1-iq4_nl", "ea1d9f399a935f16c1b8f2fc5c51f6ed"},
+      {"tiny-gqa-8x1-q2_k+q3_k", "58e514b2c378c78bfe19376801d2424d"},
+      {"tiny-qwen2-8x2-q5_k+iq4_xs", "f9a175742862f5b60c2afdb67b212b31"},
+      {"tiny-untied-4x2-q4_k+q6_k", "0b5f9bd827b565fbf6c3ce0b6e91d4b3"},
       {"smollm-135m", "2abcc273391309cc961e7a9bd10b867c"},
   };
   return digests;
@@ -109,6 +116,7 @@ TEST(SyntheticPresetTest, SmallOnesCoverEveryShape) {
     groups.insert(spec.num_heads / spec.num_kv_heads);
     head_dims.insert(spec.head_dim);
     types.insert(spec.weight_type);
+    types.insert(spec.wide_type.value_or(spec.weight_type));
     untied |= !spec.tied_head;
     bias |= spec.qkv_bias;
     qk_norm |= spec.qk_norm;
@@ -117,7 +125,7 @@ TEST(SyntheticPresetTest, SmallOnesCoverEveryShape) {
   }
   EXPECT_THAT(groups, ::testing::IsSupersetOf({1, 2, 3, 4, 7}));
   EXPECT_THAT(head_dims, ::testing::IsSupersetOf({8, 32, 64, 80, 128}));
-  EXPECT_EQ(types.size(), 5u);
+  EXPECT_EQ(types.size(), 15u);
   EXPECT_TRUE(untied && bias && qk_norm && ragged && segments);
 }
 
