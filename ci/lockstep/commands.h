@@ -20,11 +20,14 @@ Command SynthCommand();
 Command BenchCommand();
 Command GoldenCommand();
 Command MergeCommand();
+Command ManualCommand();
+Command CompletionCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {GateCommand(),   RunCommand(),   VerifyCommand(), ConformCommand(),
-          ReplayCommand(), FuzzCommand(),  DoctorCommand(), DeviceCheckCommand(),
-          SynthCommand(),  BenchCommand(), GoldenCommand(), MergeCommand()};
+  return {GateCommand(),   RunCommand(),       VerifyCommand(), ConformCommand(),
+          ReplayCommand(), FuzzCommand(),      DoctorCommand(), DeviceCheckCommand(),
+          SynthCommand(),  BenchCommand(),     GoldenCommand(), MergeCommand(),
+          ManualCommand(), CompletionCommand()};
 }
 
 }  // namespace lockstep::cli
