@@ -20,6 +20,7 @@ struct Measured {
   std::map<std::string, double> counters = {};
   std::string digest = {};
   std::string bound = {};
+  std::string limit_of = {};
 };
 
 enum class Side { kBaseline, kSubject };

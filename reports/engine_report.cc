@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/thread_team.h"
+#include "reports/results.h"
 #include "reports/statistics.h"
 
 namespace lockstep {
@@ -106,20 +105,9 @@ nlohmann::ordered_json RoundJson(const RoundLimits& round) {
 }  // namespace
 
 std::string MachineLine() {
-  std::string model = "unknown processor";
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    const size_t colon = line.find(": ");
-    if (!line.starts_with("model name") || colon == line.npos) continue;
-    model = line.substr(colon + 2);
-    break;
-  }
-#ifdef __clang__
-  constexpr std::string_view kCompiler = "";  // __VERSION__ begins with it
-#else
-  constexpr std::string_view kCompiler = "g++ ";
-#endif
-  return fmt::format("{}, {} processors, {}{}", model, UsableCpus(), kCompiler, __VERSION__);
+  const BenchMachine machine = ThisMachine();
+  return fmt::format("{}, {} processors, {}", machine.processor, machine.processors,
+                     ThisToolchain());
 }
 
 Table EngineTable(const EngineBenchResult& result) {

@@ -52,6 +52,15 @@ BenchMachine ThisMachine() {
   return machine;
 }
 
+std::string ThisToolchain() {
+#ifdef __clang__
+  constexpr std::string_view kCompiler = "";  // __VERSION__ begins with it
+#else
+  constexpr std::string_view kCompiler = "g++ ";
+#endif
+  return fmt::format("{}{}", kCompiler, __VERSION__);
+}
+
 const BenchResult* BenchRun::Find(std::string_view name) const {
   const auto it = std::ranges::find(benchmarks, name, &BenchResult::name);
   return it == benchmarks.end() ? nullptr : &*it;

@@ -50,6 +50,9 @@ struct BenchResult {
   std::map<std::string, double> counters = {};
   std::string digest = {};  // of the bits that it computed; empty: it does not say
   std::string bound = {};   // what it is measured against: "memory", "arithmetic"; may be empty
+  // Judged by the time that its "bytes" take at the read bandwidth of "one" thread or of "all"
+  // processors; empty: by its value.
+  std::string limit_of = {};
 
   friend bool operator==(const BenchResult&, const BenchResult&) = default;
 };
@@ -66,6 +69,9 @@ struct BenchMachine {
   friend bool operator==(const BenchMachine&, const BenchMachine&) = default;
 };
 BenchMachine ThisMachine();
+
+// The compiler of this build: "g++ 12.2.0".
+std::string ThisToolchain();
 
 struct BenchRun {
   BenchMachine machine = {};
@@ -99,8 +105,9 @@ struct GoogleBenchmarkOptions {
 
 // What Google Benchmark (https://github.com/google/benchmark, docs/user_guide.md, "Output Formats")
 // writes as JSON, of any project: repetitions become samples, aggregates are left out, times become
-// seconds. A label of words "digest=HEX" and "bound=NAME" gives those two. Throws Error for text
-// that is no such JSON, for a benchmark that reports an error, and for one with aggregates alone.
+// seconds. A label of words "digest=HEX", "bound=NAME" and "limit=one" gives those. Throws Error
+// for text that is no such JSON, for a benchmark that reports an error, and for one with aggregates
+// alone.
 BenchRun ParseGoogleBenchmark(const std::string& text, const std::string& where,
                               const GoogleBenchmarkOptions& options = {});
 

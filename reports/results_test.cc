@@ -35,7 +35,8 @@ BenchRun MadeRun() {
                    {.value = 1.0 / 3, .round = 1}},
        .counters = {{"bytes", 46080}, {"instructions", 123456789}},
        .digest = "5d7d8fc23b1d6df5",
-       .bound = "memory"});
+       .bound = "memory",
+       .limit_of = "all"});
   run.benchmarks.push_back(
       {.name = "tokens", .unit = "tokens/s", .direction = Direction::kHigherIsBetter});
   return run;
@@ -98,7 +99,7 @@ constexpr const char* kGoogle = R"({
     {"name": "BM_Copy/64", "family_index": 0, "run_name": "BM_Copy/64", "run_type": "iteration",
      "repetitions": 2, "repetition_index": 0, "threads": 1, "iterations": 1000,
      "real_time": 250, "cpu_time": 200, "time_unit": "us", "bytes": 64, "gb": 3.5,
-     "label": "bound=memory digest=ab12"},
+     "label": "bound=memory limit=all digest=ab12"},
     {"name": "BM_Copy/64", "run_name": "BM_Copy/64", "run_type": "iteration",
      "repetitions": 2, "repetition_index": 1, "threads": 1, "iterations": 1000,
      "real_time": 260, "cpu_time": 210, "time_unit": "us", "bytes": 64, "gb": 3.25,
@@ -134,6 +135,7 @@ TEST(GoogleBenchmarkTest, RepetitionsAreSamplesInSecondsAndAggregatesAreNot) {
   EXPECT_EQ(copy.counters, (std::map<std::string, double>{{"bytes", 64}}));
   EXPECT_EQ(copy.digest, "ab12");
   EXPECT_EQ(copy.bound, "memory");
+  EXPECT_EQ(copy.limit_of, "all");
   EXPECT_DOUBLE_EQ(run.benchmarks[1].samples.at(0).value, 4e-9);
   EXPECT_EQ(run.machine.processor, "box");
   EXPECT_EQ(run.machine.processors, 2);

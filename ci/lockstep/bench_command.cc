@@ -1,4 +1,5 @@
 // lockstep bench: speed beside the machine's limits, and beside another engine on the same file.
+// Comparing two builds: compare_command.cc.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "ci/lockstep/bench_commands.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/model_source.h"
 #include "engine/kernels.h"
@@ -24,6 +26,7 @@
 #include "reports/kernel_bench.h"
 #include "reports/peer_bench.h"
 #include "reports/script_bench.h"
+#include "reports/write_bench.h"
 
 namespace lockstep::cli {
 namespace {
@@ -291,25 +294,27 @@ ExitCode BenchScripts(const BenchOptions& options) {
   return holds ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
-ExitCode Bench(const BenchOptions& options) {
-  CheckFloatingPointEnvironment();
-  if (options.what == "engine") return BenchEngine(options);
-  if (options.what == "kernels") return BenchKernels(options);
-  if (options.what == "scripts") return BenchScripts(options);
-  if (options.what == "peer") return BenchPeer(options);
-  throw Error({"bench", fmt::format("'{}' is no benchmark", options.what),
-               "give engine, kernels, peer or scripts"});
+ExitCode BenchWrites(const BenchOptions& options) {
+  WriteBenchOptions bench;
+  if (options.caches != BenchOptions().caches) bench.caches = Split(options.caches);
+  if (options.rounds > 0) bench.rounds = options.rounds;
+  if (options.smoke) bench = {.caches = bench.caches, .tokens = 2, .rounds = 2};
+  const std::vector<WriteBenchResult> results = RunWriteBench(bench);
+  const std::string command = fmt::format("lockstep bench writes --rounds {}", bench.rounds);
+  if (!options.markdown.empty()) {
+    ReplaceSectionOfFile(options.markdown, "lockstep bench writes",
+                         WriteMarkdown(results, command));
+  }
+  fmt::print("{}\n{}\n\n{}", command, MachineLine(), TableText(WriteTableOf(results)));
+  return WriteBenchHolds(results) ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
-}  // namespace
-
-Command BenchCommand() {
+// A subcommand that measures. They share their flags, each with options of its own.
+Command MeasureCommand(std::string_view name, std::string_view summary,
+                       ExitCode (*run)(const BenchOptions&)) {
   const auto options = std::make_shared<BenchOptions>();
-  std::vector<Flag> flags = {{"what", "WHAT",
-                              "engine; kernels, one by one; peer, llama.cpp on the same file; or "
-                              "scripts, cache scripts fully checked",
-                              &options->what, true}};
-  for (const Flag& flag : options->source.Flags()) flags.push_back(flag);
+  options->what = name;
+  std::vector<Flag> flags = options->source.Flags();
   flags.insert(
       flags.end(),
       {
@@ -322,7 +327,7 @@ Command BenchCommand() {
            IntTarget{&options->decode_tokens, 1, 4096}},
           {"--rounds", "N",
            "rounds; each measures every point and limit once (0: engine 11, kernels 5, peer 7, "
-           "scripts 5)",
+           "scripts 5, writes 15)",
            IntTarget{&options->rounds, 0, 10000}},
           {"--smoke", "", "a tiny setting, for tests", &options->smoke},
           {"--json", "", "one JSON object on standard output", &options->json},
@@ -330,10 +335,30 @@ Command BenchCommand() {
            &options->markdown},
           {"--peer", "DIR", "where the driver of the other engine is installed", &options->peer},
       });
-  return {"bench", "Measure speed beside the machine's limits", std::move(flags),
-          [options] { return Bench(*options); },
+  return {name, summary, std::move(flags),
+          [options, run] {
+            CheckFloatingPointEnvironment();
+            return run(*options);
+          },
           "Lists are separated by commas. Without a model: $LOCKSTEP_BENCH_MODEL, else synthetic\n"
           "smollm-135m. Exit code 1 when bits change between kernels, threads or rounds.\n"};
+}
+
+}  // namespace
+
+Command BenchCommand() {
+  return {.name = "bench",
+          .summary = "Measure speed: engine, kernels, writes, scripts, peer; compare two builds",
+          .flags = {},
+          .run = {},
+          .subcommands = {
+              MeasureCommand("engine", "Tokens a second beside the machine's limits", BenchEngine),
+              MeasureCommand("kernels", "Each kernel beside the machine's limits", BenchKernels),
+              MeasureCommand("writes", "What the direct write path saves", BenchWrites),
+              MeasureCommand("scripts", "Cache scripts, fully checked", BenchScripts),
+              MeasureCommand("peer", "llama.cpp on the same file",
+                             [](const BenchOptions& options) { return BenchPeer(options); }),
+              BenchCompareCommand(), BenchSchemaCommand()}};
 }
 
 }  // namespace lockstep::cli

@@ -91,7 +91,7 @@ TEST(BenchTest, WrongUse) {
     EXPECT_EQ(result.exit_code, 2) << result.out;
     EXPECT_THAT(result.err, HasSubstr(part));
   };
-  refused({}, "what: is not given");
+  refused({}, "no subcommand is given");
   refused({"oven"}, "oven");
   refused({"engine", "--smoke", "--isa", "mmx"}, "mmx");
   refused({"engine", "--smoke", "--threads", "0"}, "--threads");

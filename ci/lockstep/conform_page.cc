@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "ci/lockstep/matrix_picture.h"
+#include "reports/page.h"
 
 namespace lockstep::cli {
 namespace {
@@ -34,33 +34,18 @@ Look LookOf(Verdict verdict) {
 }
 
 constexpr std::string_view kStyle = R"(
-  :root { --paper: #fbfbfa; --ink: #1c2024; --quiet: #5d6670; --line: #d9dde1; --code: #eef0f2;
-          --pass: #d5ecdc; --pass-ink: #0d5a2a; --fail: #f6c9c4; --fail-ink: #8c1410;
-          --absent: #eceef0; --absent-ink: #5d6670; }
-  @media (prefers-color-scheme: dark) {
-    :root { --paper: #15181b; --ink: #e6e9ec; --quiet: #9aa4ae; --line: #32383e; --code: #20252a;
-            --pass: #173a26; --pass-ink: #9fe0b6; --fail: #57201d; --fail-ink: #ffb9b2;
-            --absent: #24292e; --absent-ink: #9aa4ae; }
-  }
-  body { margin: 0; background: var(--paper); color: var(--ink);
-         font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-  main { max-width: 1080px; margin: 0 auto; padding: 24px; }
-  h1 { font-size: 19px; margin: 0; }
+  main { max-width: 1080px; }
   h2 { font-size: 14px; margin: 28px 0 4px; }
-  p { margin: 6px 0; overflow-wrap: anywhere; }
-  .quiet { color: var(--quiet); }
-  .wide { overflow-x: auto; }
   table { border-collapse: collapse; width: 100%; margin: 18px 0; }
   th { text-align: left; color: var(--quiet); font-weight: 400; }
   th, td { border-bottom: 1px solid var(--line); padding: 5px 12px 5px 0; vertical-align: top; }
   td:first-child { white-space: nowrap; font-weight: 600; }
   .verdict { display: inline-block; white-space: nowrap; border-radius: 4px; padding: 0 8px; }
-  .pass { background: var(--pass); color: var(--pass-ink); }
-  .fail { background: var(--fail); color: var(--fail-ink); }
-  .unsupported, .not-run { background: var(--absent); color: var(--absent-ink); }
+  .pass { background: var(--good); color: var(--good-ink); }
+  .fail { background: var(--bad); color: var(--bad-ink); }
+  .unsupported, .not-run { background: var(--absent); color: var(--quiet); }
   pre { background: var(--code); border-radius: 4px; padding: 10px 12px; overflow-x: auto;
         margin: 6px 0; }
-  a { color: inherit; }
 )";
 
 // Names of clauses have blanks and commas; ids have none.
@@ -150,20 +135,20 @@ std::string ConformJson(const ConformResult& result, const ConformText& text) {
 }
 
 std::string ConformHtml(const ConformResult& result, const ConformText& text) {
+  const std::string sentence = ConformSentence(result);
   std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width\"/>\n"
-      "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{0}: {1}</title>\n"
-      "<style>{2}</style>\n</head>\n<body>\n<main>\n<h1>Conformance of {0}</h1>\n<p>{1}</p>\n"
-      "<p class=\"quiet\">{3}</p>\n<div class=\"wide\">\n<table>\n"
+      "<h1>Conformance of {}</h1>\n<p>{}</p>\n<p class=\"quiet\">{}</p>\n"
+      "<div class=\"wide\">\n<table>\n"
       "<tr><th>clause</th><th>level</th><th>verdict</th><th>what holds</th></tr>\n",
-      Escaped(text.plugin), ConformSentence(result), kStyle, Escaped(text.repeat));
+      Escaped(text.plugin), sentence, Escaped(text.repeat));
   for (const ClauseResult& r : result.clauses) html += Row(r);
   html += "</table>\n</div>\n";
   for (const ClauseResult& r : result.clauses) {
     if (r.verdict == Verdict::kFail) html += Finding(r, text);
   }
-  return html + "</main>\n</body>\n</html>\n";
+  return Page({.title = fmt::format("{}: {}", Escaped(text.plugin), sentence),
+               .style = kStyle,
+               .body = html});
 }
 
 }  // namespace lockstep::cli

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ci/lockstep/matrix_picture.h"
 #include "properties/conform_clauses.h"
+#include "reports/page.h"
 
 namespace lockstep::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "caches/digest.h"
-#include "ci/lockstep/matrix_picture.h"
 #include "oracle/difference.h"
+#include "reports/page.h"
 
 namespace lockstep::cli {
 namespace {
@@ -95,36 +95,20 @@ ordered_json ExplanationJson(const Explanation& e) {
 // ---- HTML -------------------------------------------------------------------------------
 
 constexpr std::string_view kStyle = R"(
-  :root { --paper: #fbfbfa; --ink: #1c2024; --quiet: #5d6670; --line: #d9dde1; --code: #eef0f2;
-          --same: #d5ecdc; --same-ink: #0d5a2a; --other: #f6c9c4; --other-ink: #8c1410;
-          --bar: #7a8794; }
-  @media (prefers-color-scheme: dark) {
-    :root { --paper: #15181b; --ink: #e6e9ec; --quiet: #9aa4ae; --line: #32383e; --code: #20252a;
-            --same: #173a26; --same-ink: #9fe0b6; --other: #57201d; --other-ink: #ffb9b2;
-            --bar: #8b98a5; }
-  }
-  body { margin: 0; background: var(--paper); color: var(--ink);
-         font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-  main { max-width: 1180px; margin: 0 auto; padding: 24px; }
-  h1 { font-size: 19px; margin: 0; }
   h2 { font-size: 16px; margin: 36px 0 4px; border-top: 2px solid var(--line); padding-top: 18px; }
   h3 { font-size: 13px; margin: 20px 0 4px; color: var(--quiet); font-weight: 400; }
-  p { margin: 6px 0; overflow-wrap: anywhere; }
-  .quiet { color: var(--quiet); }
-  .wide { overflow-x: auto; }
   .cause { display: inline-block; border-radius: 4px; padding: 0 8px; font-weight: 600;
-           background: var(--other); color: var(--other-ink); }
+           background: var(--bad); color: var(--bad-ink); }
   table { border-collapse: collapse; margin: 8px 0; }
   th { text-align: left; color: var(--quiet); font-weight: 400; white-space: nowrap; }
   th, td { border-bottom: 1px solid var(--line); padding: 3px 12px 3px 0; vertical-align: top; }
   table.map { border-collapse: separate; border-spacing: 2px; }
   table.map th, table.map td { border: 0; padding: 2px 6px; }
   table.map td { border-radius: 3px; text-align: center; white-space: nowrap; }
-  td.same { background: var(--same); color: var(--same-ink); }
-  td.other { background: var(--other); color: var(--other-ink); }
-  td.first { outline: 2px solid var(--other-ink); font-weight: 600; }
-  .bar { display: inline-block; height: 9px; background: var(--bar); }
-  a { color: inherit; }
+  td.same { background: var(--good); color: var(--good-ink); }
+  td.other { background: var(--bad); color: var(--bad-ink); }
+  td.first { outline: 2px solid var(--bad-ink); font-weight: 600; }
+  .bar { display: inline-block; height: 9px; background: var(--quiet); }
 )";
 
 std::string LayerName(int32_t layer) {
@@ -291,14 +275,10 @@ std::string ExplanationsHtml(std::span<const Explanation> explanations, const st
       std::ranges::count_if(explanations, [](const Explanation& e) { return !e.changes.empty(); });
   const std::string sentence =
       fmt::format("{} of {} golden files differ", differ, explanations.size());
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width\"/>\n"
-      "<meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{0}</title>\n"
-      "<style>{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n<p class=\"quiet\">{2}</p>\n",
-      sentence, kStyle, Escaped(repeat));
+  std::string html =
+      fmt::format("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n", sentence, Escaped(repeat));
   for (const Explanation& e : explanations) html += Section(e);
-  return html + "</main>\n</body>\n</html>\n";
+  return Page({.title = sentence, .style = kStyle, .body = html});
 }
 
 }  // namespace lockstep::cli

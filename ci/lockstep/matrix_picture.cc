@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "reports/page.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -184,32 +186,6 @@ class Picture {
 };
 
 }  // namespace
-
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\n':
-        escaped += "&#10;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
 
 std::string MatrixSvg(const MatrixResult& result, const PictureText& text) {
   return Picture().Draw(result, text);

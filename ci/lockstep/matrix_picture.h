@@ -4,7 +4,6 @@
 #define LOCKSTEP_CI_LOCKSTEP_MATRIX_PICTURE_H_
 
 #include <string>
-#include <string_view>
 
 #include "oracle/matrix.h"
 
@@ -23,9 +22,6 @@ std::string MatrixSvg(const MatrixResult& result, const PictureText& text);
 
 // A whole HTML page around the same picture.
 std::string MatrixHtml(const MatrixResult& result, const PictureText& text);
-
-// `text` as character data of XML or HTML, in or out of an attribute.
-std::string Escaped(std::string_view text);
 
 }  // namespace lockstep::cli
 

@@ -84,6 +84,7 @@ class Session {
       result.counters = measured.counters;
       result.digest = measured.digest;
       result.bound = measured.bound;
+      result.limit_of = measured.limit_of;
     } else if (result.digest != measured.digest || result.counters != measured.counters) {
       throw Error({fmt::format("benchmark '{}' of the {}", result.name,
                                side == Side::kBaseline ? "baseline" : "subject"),

@@ -122,6 +122,7 @@ class GoogleReader {
     std::istringstream words(label);
     for (std::string word; words >> word;) {
       if (word.starts_with("bound=")) result->bound = word.substr(6);
+      if (word == "limit=one" || word == "limit=all") result->limit_of = word.substr(6);
       if (!word.starts_with("digest=")) continue;
       const std::string digest = word.substr(7);
       if (!result->digest.empty() && result->digest != digest) {

@@ -53,6 +53,7 @@ ordered_json ResultJson(const BenchResult& result) {
   ordered_json out = {
       {"name", result.name}, {"unit", result.unit}, {"better", DirectionName(result.direction)}};
   if (!result.bound.empty()) out["bound"] = result.bound;
+  if (!result.limit_of.empty()) out["limit_of"] = result.limit_of;
   if (!result.digest.empty()) out["digest"] = result.digest;
   for (const auto& [name, value] : result.counters) out["counters"][name] = value;
   out["samples"] = ordered_json::array();
@@ -78,7 +79,8 @@ BenchResult ResultOf(const json& in) {
       .unit = in["unit"],
       .direction = in["better"] == "lower" ? Direction::kLowerIsBetter : Direction::kHigherIsBetter,
       .digest = in.value("digest", ""),
-      .bound = in.value("bound", "")};
+      .bound = in.value("bound", ""),
+      .limit_of = in.value("limit_of", "")};
   if (in.contains("counters")) {
     for (const auto& [name, value] : in["counters"].items()) result.counters[name] = value;
   }

@@ -39,7 +39,7 @@ std::string_view RunSchema() {
           "better": {"enum": ["lower", "higher"]},
           "counters": {"type": "object", "additionalProperties": {"type": "number"}},
           "digest": {"type": "string"},
-          "bound": {"type": "string"},
+          "bound": {"type": "string"}, "limit_of": {"enum": ["one", "all"]},
           "samples": {
             "type": "array",
             "items": {

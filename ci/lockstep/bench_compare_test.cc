@@ -1,0 +1,144 @@
+// `lockstep bench compare` as a user calls it: files of any project, executables, exit codes, and
+// what it writes.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "caches/file_io.h"
+#include "ci/lockstep/test_process.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// A file as Google Benchmark writes it, with 20 repetitions of each benchmark.
+std::string GoogleFile(const std::string& name, const std::vector<std::string>& benchmarks,
+                       double factor, const std::string& label = "") {
+  json root = {{"context", {{"host_name", "box"}, {"num_cpus", 2}}}, {"benchmarks", json::array()}};
+  for (const std::string& benchmark : benchmarks) {
+    for (int i = 0; i < 20; ++i) {
+      root["benchmarks"].push_back({{"name", benchmark},
+                                    {"run_name", benchmark},
+                                    {"run_type", "iteration"},
+                                    {"real_time", factor * (100 + i % 5 * 0.1)},
+                                    {"cpu_time", 50 + i % 5 * 0.1},
+                                    {"time_unit", "us"},
+                                    {"label", label}});
+    }
+  }
+  const std::string text = root.dump();
+  return WriteTestFile(name, std::as_bytes(std::span(text)));
+}
+
+ProcessResult CompareCommand(std::vector<std::string> args) {
+  args.insert(args.begin(), {"bench", "compare"});
+  return RunLockstepCommand(args);
+}
+
+TEST(BenchCompareTest, FilesOfAnyProjectAndTheirExitCodes) {
+  const std::string base = GoogleFile("base.json", {"BM_A", "BM_B"}, 1);
+  const std::string slow = GoogleFile("slow.json", {"BM_A", "BM_B"}, 1.2);
+  const std::string fewer = GoogleFile("fewer.json", {"BM_A"}, 1);
+  const ProcessResult same = CompareCommand({base, base});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_TRUE(same.out.starts_with("seed 1\n"));
+  EXPECT_THAT(same.out, HasSubstr("HOLDS: 2 of 2 benchmarks the same"));
+  EXPECT_THAT(same.out, HasSubstr("not measured in turns"));
+  const ProcessResult slower = CompareCommand({base, slow});
+  EXPECT_EQ(slower.exit_code, 1) << slower.err;
+  EXPECT_THAT(slower.out, HasSubstr("slower by 20.0 %"));
+  EXPECT_EQ(CompareCommand({base, slow, "--cpu-time"}).exit_code, 0);
+  EXPECT_EQ(CompareCommand({base, slow, "--within", "25"}).exit_code, 0);
+  const ProcessResult near =
+      CompareCommand({base, GoogleFile("near.json", {"BM_A", "BM_B"}, 1.031)});
+  EXPECT_EQ(near.exit_code, 3) << near.out;
+  EXPECT_THAT(near.out, HasSubstr("more round"));
+  const ProcessResult missing = CompareCommand({base, fewer});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("'BM_B': is missing in the subject"));
+  const std::string other = GoogleFile("bits.json", {"BM_A", "BM_B"}, 0.5, "digest=cd");
+  const ProcessResult bits =
+      CompareCommand({GoogleFile("was.json", {"BM_A", "BM_B"}, 1, "digest=ab"), other});
+  EXPECT_EQ(bits.exit_code, 1) << "faster, but the bits changed";
+  EXPECT_THAT(bits.out, HasSubstr("bits changed: ab -> cd"));
+}
+
+TEST(BenchCompareTest, WritesEveryFormat) {
+  const std::string base = GoogleFile("base.json", {"BM_A"}, 1);
+  const std::string slow = GoogleFile("slow.json", {"BM_A"}, 1.2);
+  const std::string folder = testing::TempDir() + "/lockstep_compare.";
+  const ProcessResult result =
+      CompareCommand({base, slow, "--github", "--html", folder + "html", "--markdown",
+                      folder + "md", "--junit", folder + "xml", "--json-file", folder + "json"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out, StartsWith("::error title=BM_A::slower by 20.0 %25"));
+  EXPECT_THAT(ReadWholeTextFile(folder + "html"), HasSubstr("<title>REGRESSION: 1 of 1"));
+  EXPECT_THAT(ReadWholeTextFile(folder + "md"), StartsWith("**REGRESSION: 1 of 1"));
+  EXPECT_THAT(ReadWholeTextFile(folder + "xml"), HasSubstr("failures=\"1\""));
+  EXPECT_EQ(json::parse(ReadWholeTextFile(folder + "json"))["outcome"], "regression");
+  for (const char* ending : {"html", "md", "xml", "json"}) std::remove((folder + ending).c_str());
+}
+
+TEST(BenchCompareTest, OneExecutableIsSaidToBeOne) {
+  const ProcessResult result =
+      CompareCommand({LOCKSTEP_BENCH_BINARY, LOCKSTEP_BENCH_BINARY, "--filter", "attention"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the same, byte for byte"));
+}
+
+// A real run: each sample has the machine's state beside it, counters and bits.
+TEST(BenchCompareTest, MeasuresExecutablesInTurns) {
+  const ProcessResult result =
+      CompareCommand({LOCKSTEP_BENCH_BINARY, LOCKSTEP_BENCH_BINARY, "--aa", "--small", "--filter",
+                      "engine/decode_deep/simple/threads_1|write/direct/135m/simple", "--rounds",
+                      "1", "--sample-ms", "1", "--no-count", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;  // identical: it holds
+  EXPECT_EQ(result.err, "") << "progress belongs on a terminal alone";
+  const json object = json::parse(result.out);
+  EXPECT_EQ(object["identical"], true);
+  EXPECT_EQ(object["interleaved"], true);
+  ASSERT_EQ(object["subject"]["benchmarks"].size(), 2u);
+  const json& decode = object["subject"]["benchmarks"][0];
+  EXPECT_EQ(decode["name"], "engine/decode_deep/simple/threads_1/manual_time");
+  EXPECT_EQ(decode["samples"].size(), 2u);
+  EXPECT_GT(decode["samples"][0]["state"]["read_bandwidth_one"], 0.0);
+  EXPECT_GT(decode["samples"][0]["limit"], 0.0);
+  EXPECT_EQ(decode["limit_of"], "one");
+  const json& write = object["subject"]["benchmarks"][1];
+  EXPECT_EQ(write["counters"]["bytes"], 2 * 2 * 46080);
+  EXPECT_EQ(write["counters"]["allocations"], 0);
+  EXPECT_EQ(write["digest"].get<std::string>().size(), 32u);
+}
+
+TEST(BenchCompareTest, WrongUse) {
+  const std::string base = GoogleFile("base.json", {"BM_A"}, 1);
+  const auto refused = [](const std::vector<std::string>& args, const char* part) {
+    const ProcessResult result = CompareCommand(args);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  };
+  refused({}, "0 sides are given");
+  refused({base}, "1 sides are given");
+  refused({base, LOCKSTEP_BENCH_BINARY}, "not of one kind");
+  refused({"/absent", "/absent"}, "is no executable");
+  refused({LOCKSTEP_BENCH_BINARY, LOCKSTEP_BENCH_BINARY, "--filter", "^nothing$"},
+          "lists no benchmark");
+  refused({base, base, "--noise", base}, "is no comparison");
+  refused({base, base, "--within", "0"}, "--within");
+  refused({"--base", "HEAD", base, base}, "--base and 2 sides");
+}
+
+TEST(BenchCompareTest, SchemaIsPrinted) {
+  const ProcessResult result = RunLockstepCommand({"bench", "schema"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(json::parse(result.out)["title"], "lockstep benchmark run");
+}
+
+}  // namespace
+}  // namespace lockstep::cli

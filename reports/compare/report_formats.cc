@@ -1,0 +1,181 @@
+// The formats that other programs read.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "caches/error.h"
+#include "caches/file_io.h"
+#include "reports/compare_report.h"
+#include "reports/page.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+std::string_view OutcomeName(Comparison::Outcome outcome) {
+  switch (outcome) {
+    case Comparison::Outcome::kHolds:
+      return "holds";
+    case Comparison::Outcome::kRegression:
+      return "regression";
+    case Comparison::Outcome::kInconclusive:
+      break;
+  }
+  return "inconclusive";
+}
+
+// As data of a workflow command, or as one of its properties.
+std::string Annotated(std::string_view text, bool property) {
+  std::string out;
+  for (const char c : text) {
+    const bool escaped = c == '%' || c == '\n' || c == '\r' || (property && (c == ':' || c == ','));
+    out += escaped ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return out;
+}
+
+// As a cell of a Markdown table.
+std::string Cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+Table CellsOf(Table table) {
+  for (auto& row : table.rows) {
+    for (std::string& cell : row) cell = Cell(cell);
+  }
+  return table;
+}
+
+ordered_json BenchJson(const BenchComparison& c) {
+  ordered_json out = {{"name", c.name},
+                      {"verdict", BenchVerdictName(c.verdict)},
+                      {"text", VerdictText(c)},
+                      {"regressed", c.regressed()},
+                      {"unit", c.unit},
+                      {"baseline", c.baseline},
+                      {"subject", c.subject},
+                      {"by_limit", c.by_limit},
+                      {"ratio", c.ratio},
+                      {"low", c.low},
+                      {"high", c.high},
+                      {"p_value", c.p_value},
+                      {"within", c.within},
+                      {"detectable", c.detectable},
+                      {"noise", c.noise},
+                      {"rounds", c.rounds},
+                      {"rounds_left_out", c.rounds_left},
+                      {"bits_changed", c.bits_changed}};
+  if (c.rounds_needed) out["rounds_needed"] = *c.rounds_needed;
+  out["counters"] = ordered_json::array();
+  for (const CounterChange& change : c.counters) {
+    out["counters"].push_back({{"name", change.name},
+                               {"baseline", change.baseline},
+                               {"subject", change.subject},
+                               {"worse", change.worse}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ComparisonMarkdown(const Comparison& comparison, const std::string& command) {
+  const Table all = CellsOf(ComparisonTable(comparison));
+  Table told{.header = all.header};
+  const auto order = ByConcern(comparison);
+  for (size_t i = 0; i < order.size(); ++i) {
+    const bool same = !order[i]->regressed() && order[i]->verdict == BenchVerdict::kSame;
+    if (!same) told.rows.push_back(all.rows[i]);
+  }
+  std::string text = fmt::format("**{}**\n\n", ComparisonSentence(comparison));
+  if (!told.rows.empty()) text += TableMarkdown(told) + "\n";
+  text +=
+      fmt::format("<details>\n<summary>All {} benchmarks, and how they were measured</summary>\n\n",
+                  all.rows.size());
+  text += TableMarkdown(all) + "\n";
+  for (const std::string& note : ComparisonNotes(comparison)) text += note + "\n";
+  return text + fmt::format("\n`{}`\n\n</details>\n", command);
+}
+
+std::string ComparisonJunit(const Comparison& comparison) {
+  size_t failures = 0, skipped = 0;
+  std::string cases;
+  for (const BenchComparison& c : comparison.benchmarks) {
+    const bool open = c.verdict == BenchVerdict::kInconclusive && !comparison.identical;
+    cases += fmt::format("  <testcase classname=\"bench\" name=\"{}\"", Escaped(c.name));
+    if (c.regressed()) {
+      ++failures;
+      cases += fmt::format(">\n    <failure message=\"{}\"/>\n  </testcase>\n",
+                           Escaped(ReproachText(c)));
+    } else if (open) {
+      ++skipped;
+      cases +=
+          fmt::format(">\n    <skipped message=\"{}\"/>\n  </testcase>\n", Escaped(VerdictText(c)));
+    } else {
+      cases += "/>\n";
+    }
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"lockstep bench compare\" "
+      "tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}</testsuite>\n",
+      comparison.benchmarks.size(), failures, skipped, cases);
+}
+
+std::string ComparisonAnnotations(const Comparison& comparison) {
+  std::string lines;
+  for (const BenchComparison* c : ByConcern(comparison)) {
+    const bool open = c->verdict == BenchVerdict::kInconclusive && !comparison.identical;
+    if (!c->regressed() && !open) continue;
+    lines += fmt::format("::{} title={}::{}\n", c->regressed() ? "error" : "warning",
+                         Annotated(c->name, true), Annotated(ReproachText(*c), false));
+  }
+  return lines + fmt::format("::notice title=lockstep bench compare::{}\n",
+                             Annotated(ComparisonSentence(comparison), false));
+}
+
+std::string ComparisonJson(const Comparison& comparison, const std::string& command) {
+  ordered_json out = {{"format", "lockstep-bench-comparison"},
+                      {"version", 1},
+                      {"outcome", OutcomeName(comparison.outcome())},
+                      {"sentence", ComparisonSentence(comparison)},
+                      {"command", command},
+                      {"identical", comparison.identical},
+                      {"interleaved", comparison.interleaved},
+                      {"alpha", comparison.options.alpha},
+                      {"seed", comparison.options.seed}};
+  out["benchmarks"] = ordered_json::array();
+  for (const BenchComparison& c : comparison.benchmarks) {
+    out["benchmarks"].push_back(BenchJson(c));
+  }
+  out["baseline"] = ordered_json::parse(RunJson(comparison.baseline));
+  out["subject"] = ordered_json::parse(RunJson(comparison.subject));
+  return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::map<std::string, double> ReadNoiseFloors(const std::string& path) {
+  const json parsed = json::parse(ReadWholeTextFile(path), nullptr, false);
+  const auto fail = [&](const std::string& what) {
+    throw Error({path, what, "write it by `lockstep bench compare --aa A A --json-file FILE`"});
+  };
+  try {
+    if (parsed.at("format") != "lockstep-bench-comparison") fail("is no comparison");
+    if (parsed.at("identical") != true) fail("compares two builds that differ");
+    std::map<std::string, double> floors;
+    for (const json& c : parsed.at("benchmarks")) {
+      const double low = c.at("low"), high = c.at("high");
+      if (low > 0 && c.at("rounds").get<int>() > 0) {
+        floors[c.at("name")] = std::max(high, 1 / low) - 1;
+      }
+    }
+    return floors;
+  } catch (const json::exception&) {
+    fail("is no comparison of lockstep");
+  }
+  return {};
+}
+
+}  // namespace lockstep

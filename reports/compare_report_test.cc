@@ -1,0 +1,136 @@
+// Each format says the verdict, and says it first; names and texts from outside stay text.
+#include "reports/compare_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "caches/error.h"
+#include "caches/file_io.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+BenchRun MadeRun(double slower, double faster) {
+  BenchRun run;
+  run.machine = {.processor = "Some CPU", .processors = 2, .memory_mib = 24000};
+  run.toolchain = "g++ 12";
+  const auto add = [&](const std::string& name, double factor) {
+    BenchResult& result = run.benchmarks.emplace_back();
+    result.name = name;
+    for (int32_t i = 0; i < 20; ++i) {
+      result.samples.push_back({.value = factor * (0.002 + 0.00001 * (i / 2 % 5) + 1e-9 * i),
+                                .round = i / 2,
+                                .state = {.read_bandwidth_one = 4e10, .barrier_seconds = 3e-7}});
+    }
+  };
+  add("same", 1);
+  add("a|<b>, 50%", slower);
+  add("quick", faster);
+  add("few", 1);
+  run.benchmarks.back().samples.resize(4);
+  run.benchmarks[0].counters["instructions"] = 1000 * slower;
+  run.benchmarks[2].digest = slower > 1 ? "ab" : "cd";
+  return run;
+}
+
+Comparison Made() { return Compare(MadeRun(1, 1), MadeRun(1.1, 0.8), {}); }
+
+TEST(CompareReportTest, SentenceCountsWhatSpeaksAgainstIt) {
+  EXPECT_EQ(ComparisonSentence(Made()),
+            "REGRESSION: 3 of 4 benchmarks: 1 with changed bits, 1 with higher counters, 1 slower");
+  EXPECT_EQ(ComparisonSentence(Compare(MadeRun(1, 1), MadeRun(1, 1), {})),
+            "INCONCLUSIVE: 1 of 4 benchmarks are not decided");
+  BenchRun a = MadeRun(1, 1), b = MadeRun(1, 0.8);
+  a.benchmarks.pop_back();
+  b.benchmarks.pop_back();
+  EXPECT_EQ(ComparisonSentence(Compare(a, b, {})), "HOLDS: 2 of 3 benchmarks the same, 1 faster");
+  a.build = b.build = "0123";
+  EXPECT_THAT(ComparisonSentence(Compare(a, a, {})), HasSubstr("the same, byte for byte"));
+}
+
+TEST(CompareReportTest, VerdictsInWords) {
+  const Comparison made = Made();
+  EXPECT_EQ(VerdictText(made.benchmarks[0]), "same within 3.0 %");
+  EXPECT_THAT(VerdictText(made.benchmarks[1]), StartsWith("slower by 10.0 % ["));
+  EXPECT_THAT(VerdictText(made.benchmarks[2]), StartsWith("faster by 25.0 % ["));
+  EXPECT_THAT(VerdictText(made.benchmarks[3]), HasSubstr("too few rounds"));
+  BenchComparison near = made.benchmarks[3];
+  near.rounds_needed = 1;
+  EXPECT_EQ(VerdictText(near), "inconclusive, needs about 1 more round");
+  EXPECT_THAT(CounterTexts(made.benchmarks[0]),
+              ElementsAre("instructions 1000 -> 1100 (+10.00 %)"));
+  EXPECT_THAT(CounterTexts(made.benchmarks[2]), ElementsAre("bits changed: cd -> ab"));
+  EXPECT_EQ(ReproachText(made.benchmarks[0]),
+            "instructions 1000 -> 1100 (+10.00 %); same within 3.0 %");
+  EXPECT_EQ(ValueText(0.00183, "s"), "1.83 ms");
+  EXPECT_EQ(ValueText(2.5e-8, "s"), "25 ns");
+  EXPECT_EQ(ValueText(46.08, "tokens/s"), "46.08 tokens/s");
+}
+
+TEST(CompareReportTest, MarkdownHasTheVerdictFirstAndFoldsWhatIsTheSame) {
+  const std::string text = ComparisonMarkdown(Made(), "compare a b");
+  EXPECT_THAT(text, StartsWith("**REGRESSION: 3 of 4"));
+  const size_t fold = text.find("<details>");
+  ASSERT_NE(fold, text.npos);
+  EXPECT_THAT(text.substr(0, fold), HasSubstr("a\\|<b>, 50% | slower"));
+  EXPECT_THAT(text.substr(0, fold), HasSubstr("bits changed: cd -> ab"));
+  const std::string same =
+      ComparisonMarkdown(Compare(MadeRun(1, 1), MadeRun(1, 1), {}), "compare a b");
+  EXPECT_THAT(same.substr(0, same.find("<details>")), Not(HasSubstr("| same within")));
+  EXPECT_THAT(same, HasSubstr("`compare a b`"));
+}
+
+TEST(CompareReportTest, JunitHasACaseABenchmark) {
+  const std::string xml = ComparisonJunit(Made());
+  EXPECT_THAT(xml, HasSubstr("tests=\"4\" failures=\"3\" errors=\"0\" skipped=\"1\""));
+  EXPECT_THAT(xml, HasSubstr("name=\"a|&lt;b&gt;, 50%\">\n    <failure message=\"slower by"));
+  EXPECT_THAT(xml, HasSubstr("<skipped message=\"inconclusive"));
+}
+
+TEST(CompareReportTest, AnnotationsEscapeWhatTheCommandsReserve) {
+  const std::string lines = ComparisonAnnotations(Made());
+  EXPECT_THAT(lines, HasSubstr("::error title=a|<b>%2C 50%25::slower by 10.0 %25 ["));
+  EXPECT_THAT(lines, HasSubstr("::warning title=few::inconclusive"));
+  EXPECT_THAT(lines, HasSubstr("::notice title=lockstep bench compare::REGRESSION: 3 of 4"));
+}
+
+TEST(CompareReportTest, JsonHoldsBothRunsAndNoiseFloorsComeFromEqualBuilds) {
+  const std::string path = testing::TempDir() + "/lockstep_comparison.json";
+  const auto json = nlohmann::json::parse(ComparisonJson(Made(), "compare"));
+  EXPECT_EQ(json["outcome"], "regression");
+  EXPECT_EQ(json["benchmarks"][1]["verdict"], "slower");
+  EXPECT_EQ(ParseRun(json["subject"].dump(), "subject"), Made().subject);
+  WriteWholeTextFile(path, json.dump());
+  EXPECT_THROW(ReadNoiseFloors(path), Error) << "the builds differ";
+  BenchRun a = MadeRun(1, 1), b = MadeRun(1.02, 1);
+  a.build = b.build = "0123";
+  const Comparison aa = Compare(a, b, {});
+  WriteWholeTextFile(path, ComparisonJson(aa, "compare"));
+  EXPECT_EQ(ReadNoiseFloors(path).at("quick"), NoiseFloors(aa).at("quick"));
+  EXPECT_NEAR(ReadNoiseFloors(path).at("a|<b>, 50%"), 0.02, 1e-6);
+  WriteWholeTextFile(path, "[]");
+  EXPECT_THROW(ReadNoiseFloors(path), Error);
+  std::filesystem::remove(path);
+}
+
+TEST(CompareReportTest, PageNeedsNothingFromElsewhereAndEscapesNames) {
+  const std::string html = ComparisonHtml(Made(), "compare a & b");
+  EXPECT_THAT(html, HasSubstr("<title>REGRESSION: 3 of 4"));
+  EXPECT_THAT(html, HasSubstr("a|&lt;b&gt;, 50%"));
+  EXPECT_THAT(html, HasSubstr("✗ slower by 10.0 %"));
+  EXPECT_THAT(html, HasSubstr("compare a &amp; b"));
+  for (const char* reference : {"http", "src=", "url(", "<script", "@import", "<link", "<b>"}) {
+    EXPECT_THAT(html, Not(HasSubstr(reference)));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+// What lockstep's HTML pages share: one self-contained file each, without scripts and without
+// references to other resources, in the reader's light or dark theme, readable on a phone.
+#ifndef LOCKSTEP_REPORTS_PAGE_H_
+#define LOCKSTEP_REPORTS_PAGE_H_
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+// `text` as character data of XML or HTML, in or out of an attribute.
+std::string Escaped(std::string_view text);
+
+// A whole page. The style may use the colours --paper, --ink, --quiet, --line, --code, --good,
+// --good-ink, --bad, --bad-ink, --open, --open-ink, which follow the theme. Title and style are
+// escaped or trusted by the caller, as is the body.
+struct PageParts {
+  std::string title;  // escaped
+  std::string_view style;
+  std::string body;  // inside <main>
+};
+std::string Page(const PageParts& parts);
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_REPORTS_PAGE_H_

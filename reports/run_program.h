@@ -1,0 +1,37 @@
+// Runs a program to its end and keeps what it printed.
+#ifndef LOCKSTEP_REPORTS_RUN_PROGRAM_H_
+#define LOCKSTEP_REPORTS_RUN_PROGRAM_H_
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct ProgramEnd {
+  int exit_code = -1;  // -1: a signal ended it, or the time limit
+  std::string out, err;
+};
+
+// argv[0] is looked up in PATH. Killed, with what it started, after `timeout_seconds`. Throws Error
+// when it cannot be started.
+ProgramEnd RunProgram(const std::vector<std::string>& argv, int timeout_seconds);
+
+// A folder that is removed with this object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string File(const std::string& name) const { return (path_ / name).string(); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_REPORTS_RUN_PROGRAM_H_
