@@ -358,7 +358,7 @@ Command BenchCommand() {
               MeasureCommand("scripts", "Cache scripts, fully checked", BenchScripts),
               MeasureCommand("peer", "llama.cpp on the same file",
                              [](const BenchOptions& options) { return BenchPeer(options); }),
-              BenchCompareCommand(), BenchSchemaCommand()}};
+              BenchCompareCommand(), BenchHistoryCommand(), BenchSchemaCommand()}};
 }
 
 }  // namespace lockstep::cli

@@ -8,6 +8,7 @@
 namespace lockstep::cli {
 
 Command BenchCompareCommand();
+Command BenchHistoryCommand();
 Command BenchSchemaCommand();
 
 }  // namespace lockstep::cli
