@@ -81,6 +81,7 @@ class Planner {
   }
 
  private:
+  // The plan lives until the next one is added.
   CellPlan& Add(std::string value, const Variation& variation, std::vector<CacheSpec> caches) {
     plans_.push_back({.value = std::move(value),
                       .variation = variation,
@@ -94,15 +95,16 @@ class Planner {
     for (const CacheSpec& cache : all_) {
       (cache.grants_host_slots ? granting : refusing).push_back(cache);
     }
+    const std::string none_grants = "none of the caches grants slots";
     CellPlan& direct = Add("direct", {}, granting);
     direct.slots = SlotCheck::kSomeGranted;
-    direct.reason = "none of the caches grants slots";
+    direct.reason = none_grants;
     CellPlan& refused = Add("direct, refused", {}, refusing);
     refused.slots = SlotCheck::kNoneGranted;
     refused.reason = "none of the caches refuses every slot";
     CellPlan& mixed = Add("one layer refused", {.path = Path::kOneLayerRefused}, granting);
     mixed.slots = SlotCheck::kBoth;
-    mixed.reason = direct.reason;
+    mixed.reason = none_grants;
     Add("legacy", {.path = Path::kLegacy}, all_).slots = SlotCheck::kNoneGranted;
   }
 
