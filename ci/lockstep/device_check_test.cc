@@ -27,7 +27,9 @@ TEST(DeviceCheckTest, SimulatedItRunsEveryPart) {
                                           "speed-135m", "speed-1b", "tests"));
   EXPECT_GT(object["rows"][2]["value"], 0.0);
   for (const auto& row : object["rows"]) {
-    if (row.contains("unit")) EXPECT_GT(row["value"], 0.0) << row;
+    if (row.contains("unit")) {
+      EXPECT_GT(row["value"], 0.0) << row;
+    }
   }
 }
 

@@ -103,8 +103,10 @@ TEST(ReplayTest, WrongEngineScriptsExitWithTwo) {
   };
   EXPECT_THAT(error_of("engine tiny-mha-4x4-f32 cache=simple max=9\nprefil cuts=1\n"),
               HasSubstr("line 2: unknown operation 'prefil'"));
+#if !defined(__SANITIZE_ADDRESS__)  // which ends a process that asks for so much
   EXPECT_THAT(error_of("engine tiny-mha-4x4-f32 cache=paged/2147483647 max=9\nclear\n"),
               HasSubstr("correct the first line"));
+#endif
   EXPECT_THAT(error_of("engine tiny-mha-4x4-f32 cache=simple max=9\nclear\n",
                        {"--cache", "quantized/q8_0+q8_0/w0"}),
               HasSubstr("--cache quantized/q8_0+q8_0/w0"));
