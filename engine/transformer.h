@@ -16,6 +16,7 @@
 #include <string>
 
 #include "caches/device.h"
+#include "caches/error.h"
 #include "caches/kv_cache.h"
 #include "engine/kernels.h"
 #include "engine/model.h"
@@ -72,13 +73,19 @@ class BrokenCache : public std::logic_error {
   int32_t layer_;
 };
 
+// What is thrown for a model whose weights the kernels of a device do not take.
+class UnsupportedOnDevice : public Error {
+ public:
+  using Error::Error;
+};
+
 // One forward workspace over a shared model. Not for several threads at once; make one for each.
 class Transformer {
  public:
   // Throws std::invalid_argument unless max_step_tokens and threads are at least 1 and
   // device_layers is not negative, for a hook together with a device (adapters run on the host),
   // and for a model with heads that device kernels do not take; what ThreadTeam throws; with a
-  // device std::bad_alloc and DeviceError.
+  // device UnsupportedOnDevice, std::bad_alloc and DeviceError.
   explicit Transformer(std::shared_ptr<const Model> model, TransformerOptions options = {});
   ~Transformer();
   Transformer(const Transformer&) = delete;

@@ -40,13 +40,15 @@ TEST(DeviceGoldensTest, HoldInShuffledOrdersOnTheLegacyPath) {
 
 TEST(DeviceGoldensTest, WhatNoCacheOnADeviceDoesIsSkipped) {
   CheckOptions check = OnDevice(NewDefaultDevice());
-  check.cases = {"gate-pool", "rows-q8_0-q4_0-w4"};
+  check.cases = {"gate-pool", "rows-q8_0-q4_0-w4", "types-q4_1"};
   const std::vector<GoldenStatus> found = CheckGoldens(check);
-  ASSERT_EQ(found.size(), 2u);
+  ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].state, GoldenState::kSkipped);
   EXPECT_EQ(found[0].detail, "its pool runs out of blocks, and caches on a device have none");
   EXPECT_EQ(found[1].state, GoldenState::kSkipped);
   EXPECT_EQ(found[1].detail, "no cache keeps a window of F32 rows on a device");
+  EXPECT_EQ(found[2].state, GoldenState::kSkipped);
+  EXPECT_EQ(found[2].detail, "there are no device kernels for type q4_1");
 }
 
 const MatrixControl& NudgeOnDevice() {

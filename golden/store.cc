@@ -13,6 +13,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "engine/transformer.h"
 #include "properties/engine_step.h"
 
 namespace lockstep {
@@ -182,7 +183,12 @@ class Checker {
       found_.push_back(std::move(status));
       return;
     }
-    Compare(golden, RecordGroup(scenario, group, options_.record), &status);
+    try {
+      Compare(golden, RecordGroup(scenario, group, options_.record), &status);
+    } catch (const UnsupportedOnDevice& error) {
+      if (!golden) throw;
+      Skip(scenario, *golden, error.parts().what, &status);
+    }
     found_.push_back(std::move(status));
   }
 

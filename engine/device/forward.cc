@@ -26,7 +26,7 @@ int32_t RoundedPositions(int32_t positions) {
 // Weights that the kernels do not take, by the tensor's name.
 void CheckType(const std::string& tensor, GgmlType type) {
   if (HasWeightType(type)) return;
-  throw Error(
+  throw UnsupportedOnDevice(
       {.where = fmt::format("device: tensor '{}'", tensor),
        .what = fmt::format("there are no device kernels for type {}", TraitsOf(type)->name),
        .remedy = "run the model on the host, or convert it to F32, F16, BF16, Q8_0 or Q4_0"});
