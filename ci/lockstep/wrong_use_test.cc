@@ -109,10 +109,10 @@ TEST(WrongUseTest, UnsupportedTensorType) {
   const auto at = std::search(image.begin(), image.end(), name.begin(), name.end());
   ASSERT_NE(at, image.end());
   std::byte* type = &*at + kName.size() + sizeof(uint32_t) + 2 * sizeof(uint64_t);
-  const uint32_t iq2_xxs = 16;
-  std::memcpy(type, &iq2_xxs, sizeof(iq2_xxs));
-  const ModelFile file("iq2_xxs.gguf", image);
-  ExpectRefused(RunOf(file.path()), {file.path(), kName, "16"});
+  const uint32_t q8_1 = 9;  // of activations: no model file has it
+  std::memcpy(type, &q8_1, sizeof(q8_1));
+  const ModelFile file("q8_1.gguf", image);
+  ExpectRefused(RunOf(file.path()), {file.path(), kName, "q8_1"});
 }
 
 TEST(WrongUseTest, PromptAndNumberOfTokens) {
