@@ -220,7 +220,7 @@ TEST_P(MatmulTest, AnyPartitionGivesTheSameBits) {
 TEST_P(QuantizedMatmulTest, ExtremeQuantsAreSummedExactly) {
   const GgmlTypeTraits traits = *TraitsOf(type());
   const auto cols = static_cast<int32_t>(traits.block_elements);
-  const kernels_test::HalfOffsets halves = kernels_test::HalfOffsetsOf(type());
+  const internal::QuantHalves halves = internal::HalvesOf(type());
   for (const int fill : {0x00, 0xff, 0x0f, 0x7f, 0x80, 0x81}) {
     std::vector<std::byte> row(static_cast<size_t>(traits.block_bytes),
                                static_cast<std::byte>(fill));
@@ -273,7 +273,7 @@ TEST_P(MatmulTest, NonFiniteInputsReachTheirOutputsAndNoOthers) {
       break;
     default:
       kernels_test::StoreHalf(
-          0x7c00, end - TraitsOf(type())->block_bytes + kernels_test::HalfOffsetsOf(type()).scale);
+          0x7c00, end - TraitsOf(type())->block_bytes + internal::HalvesOf(type()).scale);
   }
   const PackedMatrix w(type(), kRows, kCols, bytes);
   auto values = RandomValues(static_cast<size_t>(3 * kCols), &random);

@@ -39,31 +39,6 @@ inline void Put(uint32_t value, const Place& place, uint8_t* block) {
   if (place.high.bits > 0) Put(value >> place.low.bits, place.high, block);
 }
 
-// Where a type keeps its two F16, with -1 for none.
-struct Halves {
-  int32_t scale;
-  int32_t low;
-};
-
-template <GgmlType kType>
-constexpr Halves HalvesOf() {
-  switch (kType) {
-    case GgmlType::kQ4_1:
-    case GgmlType::kQ5_1:
-    case GgmlType::kQ4_K:
-    case GgmlType::kQ5_K:
-      return {0, 2};
-    case GgmlType::kQ2_K:
-      return {80, 82};
-    case GgmlType::kQ3_K:
-      return {108, -1};
-    case GgmlType::kQ6_K:
-      return {208, -1};
-    default:
-      return {0, -1};
-  }
-}
-
 // Nibbles of 32 elements from `byte` on: i and i + 16 share a byte. The fifth bits are one number.
 constexpr Field Nibble(int32_t byte, int32_t i) { return {byte + i % 16, 4 * (i / 16), 4}; }
 constexpr Field FifthBit(int32_t byte, int32_t i) { return {byte + i / 8, i % 8, 1}; }
@@ -154,7 +129,7 @@ constexpr int32_t Subs() {
 
 template <GgmlType kType>
 void ReadBlockOf(const uint8_t* from, QuantBlock* block) {
-  constexpr Halves kHalves = HalvesOf<kType>();
+  constexpr QuantHalves kHalves = HalvesOf(kType);
   std::memcpy(&block->scale, from + kHalves.scale, sizeof block->scale);
   if constexpr (kHalves.low >= 0) std::memcpy(&block->low, from + kHalves.low, sizeof block->low);
   for (int32_t i = 0; i < Elements<kType>(); ++i) {
@@ -171,7 +146,7 @@ void ReadBlockOf(const uint8_t* from, QuantBlock* block) {
 
 template <GgmlType kType>
 void WriteBlockOf(const QuantBlock& block, uint8_t* to) {
-  constexpr Halves kHalves = HalvesOf<kType>();
+  constexpr QuantHalves kHalves = HalvesOf(kType);
   std::memset(to, 0, static_cast<size_t>(TraitsOf(kType)->block_bytes));
   std::memcpy(to + kHalves.scale, &block.scale, sizeof block.scale);
   if constexpr (kHalves.low >= 0) std::memcpy(to + kHalves.low, &block.low, sizeof block.low);

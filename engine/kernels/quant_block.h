@@ -19,6 +19,29 @@ struct QuantBlock {
   uint8_t lows[16];    // likewise
 };
 
+// Where a type's block has its F16 scale, and its other F16 or -1.
+struct QuantHalves {
+  int32_t scale;
+  int32_t low;
+};
+constexpr QuantHalves HalvesOf(GgmlType type) {
+  switch (type) {
+    case GgmlType::kQ4_1:
+    case GgmlType::kQ5_1:
+    case GgmlType::kQ4_K:
+    case GgmlType::kQ5_K:
+      return {0, 2};
+    case GgmlType::kQ2_K:
+      return {80, 82};
+    case GgmlType::kQ3_K:
+      return {108, -1};
+    case GgmlType::kQ6_K:
+      return {208, -1};
+    default:
+      return {0, -1};
+  }
+}
+
 // REQUIRES: IsQuantized(type); `from` and `to` are one block as long as TraitsOf says.
 void ReadQuantBlock(GgmlType type, const uint8_t* from, QuantBlock* block);
 void WriteQuantBlock(GgmlType type, const QuantBlock& block, uint8_t* to);

@@ -1,5 +1,6 @@
 // Inputs and plain references shared by the kernel tests. The references follow the words of
-// engine/ARITHMETIC.md and share no code with the kernels; std::fma is exact by IEEE 754.
+// engine/ARITHMETIC.md and share no code with the kernels but where a block has its halves;
+// std::fma is exact by IEEE 754.
 #ifndef LOCKSTEP_ENGINE_KERNELS_TEST_INPUTS_H_
 #define LOCKSTEP_ENGINE_KERNELS_TEST_INPUTS_H_
 
@@ -12,6 +13,7 @@
 
 #include "caches/random.h"
 #include "engine/kernels.h"
+#include "engine/kernels/quant_block.h"
 
 namespace lockstep::kernels_test {
 
@@ -59,29 +61,6 @@ inline void AppendU16(uint16_t value, std::vector<std::byte>* out) {
   out->push_back(static_cast<std::byte>(value >> 8));
 }
 
-// Where a block has its F16 scale, and that of its lows or -1.
-struct HalfOffsets {
-  int scale;
-  int low;
-};
-inline HalfOffsets HalfOffsetsOf(GgmlType type) {
-  switch (type) {
-    case GgmlType::kQ4_1:
-    case GgmlType::kQ5_1:
-    case GgmlType::kQ4_K:
-    case GgmlType::kQ5_K:
-      return {0, 2};
-    case GgmlType::kQ2_K:
-      return {80, 82};
-    case GgmlType::kQ3_K:
-      return {108, -1};
-    case GgmlType::kQ6_K:
-      return {208, -1};
-    default:
-      return {0, -1};
-  }
-}
-
 inline void StoreHalf(uint16_t half, std::byte* at) {
   at[0] = static_cast<std::byte>(half & 0xff);
   at[1] = static_cast<std::byte>(half >> 8);
@@ -96,7 +75,7 @@ inline std::vector<std::byte> RandomBlocks(GgmlType type, int64_t count, Random*
     const uint32_t kind = random->Below(8);
     byte = static_cast<std::byte>(kind == 0 ? 0 : kind == 1 ? 255 : random->Below(256));
   }
-  const HalfOffsets halves = HalfOffsetsOf(type);
+  const internal::QuantHalves halves = internal::HalvesOf(type);
   for (auto* at = bytes.data(); at < bytes.data() + bytes.size(); at += traits.block_bytes) {
     StoreHalf(RandomHalf(random), at + halves.scale);
     if (halves.low >= 0) StoreHalf(RandomHalf(random), at + halves.low);
