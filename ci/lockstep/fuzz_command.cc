@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "caches/error.h"
-#include "caches/file_io.h"
 #include "ci/lockstep/byte_campaign.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/finding_keeper.h"
@@ -91,11 +90,8 @@ void RequireShardable(const FuzzFlags& flags) {
 }
 
 void WriteShard(const FuzzFlags& flags, const FindingKeeper& keeper, ShardResult result) {
-  if (flags.shard_file.empty()) return;
-  result.build = BuildDigest();
-  result.shard = ParseShard(flags.shard);
   result.findings = keeper.kept();
-  WriteWholeTextFile(flags.shard_file, ShardJson(result));
+  WriteShardFile(flags.shard_file, flags.shard, std::move(result));
 }
 
 ScriptCampaignOptions CampaignOf(const FuzzFlags& flags, const Limit& limit) {

@@ -108,6 +108,13 @@ std::string ShardJson(const ShardResult& result) {
   return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+void WriteShardFile(const std::string& path, std::string_view shard, ShardResult result) {
+  if (path.empty()) return;
+  result.build = BuildDigest();
+  result.shard = ParseShard(shard);
+  WriteWholeTextFile(path, ShardJson(result));
+}
+
 ShardResult ParseShardJson(std::string_view json, std::string_view where) {
   try {
     const ordered_json object = ordered_json::parse(json);

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "caches/digest.h"
@@ -28,6 +29,16 @@ struct Shard {
 
   friend bool operator==(const Shard&, const Shard&) = default;
 };
+
+// Leaves the shard's of what a campaign has, in order, and returns how many there were.
+template <typename Input>
+int64_t KeepShard(const Shard& shard, std::vector<Input>* inputs) {
+  std::vector<Input> all = std::exchange(*inputs, {});
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (shard.Has(static_cast<int64_t>(i))) inputs->push_back(std::move(all[i]));
+  }
+  return std::ssize(all);
+}
 
 // "i/n", both in decimal, 1 <= i <= n <= 100000. Throws Error for anything else.
 Shard ParseShard(std::string_view text);
@@ -63,6 +74,9 @@ struct ShardResult {
 std::string BuildDigest();
 
 std::string ShardJson(const ShardResult& result);
+
+// Writes what this program's shard "i/n" gave, unless `path` is empty; sets build and shard.
+void WriteShardFile(const std::string& path, std::string_view shard, ShardResult result);
 
 // Throws Error with `where` for text that is no result, whole and of this format.
 ShardResult ParseShardJson(std::string_view json, std::string_view where);
