@@ -18,8 +18,8 @@
 #include "ci/mutation/fault.h"
 #include "ci/mutation/mutants.h"
 #include "ci/mutation/report.h"
-#include "ci/process/process.h"
 #include "ci/shard/shard.h"
+#include "reports/run_process.h"
 #include "reports/table.h"
 
 namespace lockstep::mutation {
@@ -69,25 +69,14 @@ CampaignOptions OptionsFrom(const Flags& flags) {
   return options;
 }
 
-// Leaves the shard's plantings, and returns how many there were.
-int64_t KeepShard(const Shard& shard, std::vector<Planting>* plantings) {
-  std::vector<Planting> all = std::exchange(*plantings, {});
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (shard.Has(static_cast<int64_t>(i))) plantings->push_back(std::move(all[i]));
-  }
-  return std::ssize(all);
-}
-
 // What became of the shard's plantings. `is_missed` says which results are findings: a survivor
 // that is explained is none.
 void WriteShard(const Flags& flags, const std::string& command, int64_t of_all,
                 const std::vector<Planting>& plantings, const std::vector<FaultResult>& results,
                 const std::function<bool(const FaultResult&)>& is_missed) {
-  if (flags.shard_file.empty()) return;
+  const Shard which = ParseShard(flags.shard);
   ShardResult shard;
-  shard.build = BuildDigest();
   shard.campaign = command;
-  shard.shard = ParseShard(flags.shard);
   shard.inputs_of_all = of_all;
   for (size_t i = 0; i < plantings.size(); ++i) {
     const Fault& fault = plantings[i].fault;  // a mutant shares its name with those of its line
@@ -97,13 +86,13 @@ void WriteShard(const Flags& flags, const std::string& command, int64_t of_all,
     const auto result = std::ranges::find_if(results, has_it);
     if (result == results.end()) continue;
     const std::string verdict(VerdictName(result->verdict));
-    shard.Add(static_cast<int64_t>(i) * shard.shard.count + shard.shard.index - 1,
+    shard.Add(static_cast<int64_t>(i) * which.count + which.index - 1,
               fmt::format("{} {}", result->fault.name, verdict));
     ++shard.counters[verdict];
     if (!is_missed(*result)) continue;
     shard.findings.push_back({result->fault.name, verdict + ": " + result->fault.says, command});
   }
-  WriteWholeTextFile(flags.shard_file, ShardJson(shard));
+  WriteShardFile(flags.shard_file, flags.shard, std::move(shard));
 }
 
 // What is common to the end of both commands.

@@ -11,7 +11,7 @@
 #include <regex>
 
 #include "caches/file_io.h"
-#include "ci/process/process.h"
+#include "reports/run_process.h"
 
 namespace lockstep {
 namespace {

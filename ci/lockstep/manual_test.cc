@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "caches/file_io.h"
-#include "ci/process/process.h"
+#include "reports/run_process.h"
 
 namespace lockstep::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ci/mutation/suite.h"
-#include "ci/process/process.h"
+#include "reports/run_process.h"
 
 namespace lockstep::mutation {
 

@@ -8,8 +8,8 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
-#include "ci/process/process.h"
 #include "engine/stopwatch.h"
+#include "reports/run_process.h"
 
 namespace lockstep {
 namespace {
@@ -87,7 +87,7 @@ PartResult RunPart(const PlanPart& part, const RunPlanOptions& options, double s
                     .folder = ".",
                     .log = result.log,
                     .seconds_max = std::min(60.0 * part.minutes, seconds_left),
-                    .bytes_max = 1e18,
+                    .bytes_max = 0,
                     .on_wait = options.on_wait});
     Judge(end, part.proof, ReadWholeTextFile(result.log), &result);
   } catch (const std::exception& error) {

@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "caches/error.h"
-#include "caches/file_io.h"
-#include "ci/process/process.h"
+#include "reports/run_program.h"
 
 namespace lockstep {
 namespace {
@@ -46,18 +43,15 @@ std::string ReasonToRun(const Plan& plan, const PlanPart& part,
 }
 
 // What git prints, by NUL.
-std::vector<std::string> Git(const std::vector<std::string>& arguments) {
-  const std::string log =
-      std::filesystem::temp_directory_path() / fmt::format("lockstep-gate-git-{}", getpid());
-  std::vector<std::string> argv = {"git"};
-  argv.insert(argv.end(), arguments.begin(), arguments.end());
-  const ProcessEnd end = RunProcess({.argv = argv, .folder = ".", .log = log, .seconds_max = 60});
-  const std::string text = ReadWholeTextFile(log);
-  std::filesystem::remove(log);
-  if (!end.ok()) {
-    throw Error({"git", fmt::format("{} failed: {}", arguments[0], text.substr(0, text.find('\n'))),
+std::vector<std::string> Git(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "git");
+  const ProgramEnd end = RunProgram(arguments, 60);
+  if (end.exit_code != 0) {
+    throw Error({"git",
+                 fmt::format("{} failed: {}", arguments[1], end.err.substr(0, end.err.find('\n'))),
                  "run this in a git repository that has the base, or use --all"});
   }
+  const std::string& text = end.out;
   std::vector<std::string> words;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end_of_word = std::min(text.find('\0', begin), text.size());

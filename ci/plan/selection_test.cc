@@ -103,6 +103,11 @@ TEST_F(ChangedFilesTest, CountsFromTheMergeBase) {
   EXPECT_EQ(HeadCommit().size(), 40);
 }
 
+TEST_F(ChangedFilesTest, AWarningOfGitIsNoFile) {
+  Shell("git config core.autocrlf input && printf 'a\\r\\n' > kept");
+  EXPECT_THAT(ChangedFiles("main"), ElementsAre("kept"));
+}
+
 TEST_F(ChangedFilesTest, ABaseThatIsNotThereIsAnError) {
   try {
     ChangedFiles("no-such-base");

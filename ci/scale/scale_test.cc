@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "caches/file_io.h"
-#include "ci/process/process.h"
 #include "ci/shard/shard.h"
+#include "reports/run_process.h"
 
 namespace lockstep {
 namespace {

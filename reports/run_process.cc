@@ -1,4 +1,4 @@
-#include "ci/process/process.h"
+#include "reports/run_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -56,7 +56,12 @@ pid_t Start(const ProcessRequest& request) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, request.log.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  if (request.errors.empty()) {
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, request.errors.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  }
   posix_spawn_file_actions_addchdir_np(&actions, request.folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -86,7 +91,8 @@ ProcessEnd RunProcess(const ProcessRequest& request) {
   bool killed = false;
   for (int round = 1; waitpid(child, &status, WNOHANG) == 0; ++round) {
     const bool late = request.seconds_max > 0 && watch.seconds() > request.seconds_max;
-    const bool large = round % 20 == 0 && BytesOfGroup(child) > request.bytes_max;
+    const bool large =
+        request.bytes_max > 0 && round % 20 == 0 && BytesOfGroup(child) > request.bytes_max;
     const bool stopped = request.on_wait && !request.on_wait(watch.seconds());
     if (late || large || stopped) {
       end.kind = late    ? ProcessEnd::Kind::kTimeout

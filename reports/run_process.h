@@ -1,6 +1,6 @@
-// Runs a program with limits and keeps what it printed.
-#ifndef LOCKSTEP_CI_PROCESS_PROCESS_H_
-#define LOCKSTEP_CI_PROCESS_PROCESS_H_
+// Runs a program with limits, its output in files. For its output as text: reports/run_program.h.
+#ifndef LOCKSTEP_REPORTS_RUN_PROCESS_H_
+#define LOCKSTEP_REPORTS_RUN_PROCESS_H_
 
 #include <functional>
 #include <string>
@@ -12,8 +12,11 @@ struct ProcessRequest {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
   std::string folder;             // where it runs
   std::string log;                // file for both outputs, written anew
-  double seconds_max = 0;
-  double bytes_max = 4e9;  // resident, of the program and all that it started
+  std::string errors = {};        // file for standard error alone; empty: it goes to the log
+  double seconds_max = 0;         // 0: as long as it takes
+  // Resident, of the program and all that it started. 0: nobody looks, and nothing is read beside a
+  // program whose time is taken.
+  double bytes_max = 4e9;
   // Asked every few milliseconds with the seconds that have passed; false stops the program.
   std::function<bool(double)> on_wait = {};
 };
@@ -33,4 +36,4 @@ ProcessEnd RunProcess(const ProcessRequest& request);
 
 }  // namespace lockstep
 
-#endif  // LOCKSTEP_CI_PROCESS_PROCESS_H_
+#endif  // LOCKSTEP_REPORTS_RUN_PROCESS_H_

@@ -1,4 +1,4 @@
-#include "ci/process/process.h"
+#include "reports/run_process.h"
 
 #include <gtest/gtest.h>
 
@@ -34,6 +34,14 @@ TEST_F(ProcessTest, ExitCodeOutputAndFolder) {
   EXPECT_EQ(ReadWholeTextFile(folder_ + "/log"), "out\nerr\n");
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/here"));
   EXPECT_TRUE(RunProcess(Shell("true")).ok());
+}
+
+TEST_F(ProcessTest, ErrorsMayGoToAFileOfTheirOwn) {
+  ProcessRequest request = Shell("echo out; echo err >&2");
+  request.errors = folder_ + "/errors";
+  EXPECT_TRUE(RunProcess(request).ok());
+  EXPECT_EQ(ReadWholeTextFile(folder_ + "/log"), "out\n");
+  EXPECT_EQ(ReadWholeTextFile(folder_ + "/errors"), "err\n");
 }
 
 TEST_F(ProcessTest, ASignalIsNoExit) {
