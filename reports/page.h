@@ -8,9 +8,6 @@
 
 namespace lockstep {
 
-// `text` as character data of XML or HTML, in or out of an attribute.
-std::string Escaped(std::string_view text);
-
 // A whole page. The style may use the colours --paper, --ink, --quiet, --line, --code, --good,
 // --good-ink, --bad, --bad-ink, --open, --open-ink, which follow the theme. Title and style are
 // escaped or trusted by the caller, as is the body.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "reports/markup.h"
 #include "reports/page.h"
 
 namespace lockstep::cli {

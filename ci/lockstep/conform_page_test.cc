@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "properties/conform_clauses.h"
-#include "reports/page.h"
+#include "reports/markup.h"
 
 namespace lockstep::cli {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "caches/digest.h"
 #include "oracle/difference.h"
+#include "reports/markup.h"
 #include "reports/page.h"
 
 namespace lockstep::cli {

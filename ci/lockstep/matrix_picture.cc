@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "reports/page.h"
+#include "reports/markup.h"
 
 namespace lockstep::cli {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "reports/markup.h"
 #include "reports/table.h"
 
 namespace lockstep {
@@ -16,31 +17,11 @@ bool IsGreen(const PartResult& part) {
 
 // Text of XML: what is no character there (https://www.w3.org/TR/xml/#charsets) and what is no
 // ASCII becomes a question mark.
-std::string XmlText(std::string_view text) {
-  std::string xml;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        xml += "&amp;";
-        break;
-      case '<':
-        xml += "&lt;";
-        break;
-      case '>':
-        xml += "&gt;";
-        break;
-      case '"':
-        xml += "&quot;";
-        break;
-      case '\n':
-      case '\t':
-        xml += c;
-        break;
-      default:
-        xml += c < ' ' || c > '~' ? '?' : c;
-    }
+std::string XmlText(std::string text) {
+  for (char& c : text) {
+    if ((c < ' ' || c > '~') && c != '\n' && c != '\t') c = '?';
   }
-  return xml;
+  return Escaped(text);
 }
 
 // One line of Markdown's tables and of text beside `code`.
@@ -49,27 +30,6 @@ std::string MarkdownText(std::string_view text) {
   for (const char c : text) {
     if (std::string_view("\\`*_{}[]<>|#").find(c) != std::string_view::npos) line += '\\';
     line += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return line;
-}
-
-// What is said in a ::error line (https://docs.github.com/actions, "workflow commands").
-std::string AnnotationText(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    switch (c) {
-      case '%':
-        line += "%25";
-        break;
-      case '\r':
-        line += "%0D";
-        break;
-      case '\n':
-        line += "%0A";
-        break;
-      default:
-        line += c;
-    }
   }
   return line;
 }
@@ -216,7 +176,8 @@ std::string PlanAnnotations(const PlanResult& result) {
   for (const PartResult& part : result.parts) {
     if (IsGreen(part)) continue;
     lines +=
-        fmt::format("::error title=lockstep gate%3A {}::{}\n", AnnotationText(part.name),
+        fmt::format("::error title={}::{}\n",
+                    AnnotationText("lockstep gate: " + part.name, Annotation::kProperty),
                     AnnotationText(fmt::format("{}: {}\nrepeat: {}", PartVerdictName(part.verdict),
                                                part.what, part.command)));
   }

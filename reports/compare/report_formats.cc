@@ -7,7 +7,7 @@
 #include "caches/error.h"
 #include "caches/file_io.h"
 #include "reports/compare_report.h"
-#include "reports/page.h"
+#include "reports/markup.h"
 
 namespace lockstep {
 namespace {
@@ -25,16 +25,6 @@ std::string_view OutcomeName(Comparison::Outcome outcome) {
       break;
   }
   return "inconclusive";
-}
-
-// As data of a workflow command, or as one of its properties.
-std::string Annotated(std::string_view text, bool property) {
-  std::string out;
-  for (const char c : text) {
-    const bool escaped = c == '%' || c == '\n' || c == '\r' || (property && (c == ':' || c == ','));
-    out += escaped ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
-  }
-  return out;
 }
 
 // As a cell of a Markdown table.
@@ -131,10 +121,11 @@ std::string ComparisonAnnotations(const Comparison& comparison) {
     const bool open = c->verdict == BenchVerdict::kInconclusive && !comparison.identical;
     if (!c->regressed() && !open) continue;
     lines += fmt::format("::{} title={}::{}\n", c->regressed() ? "error" : "warning",
-                         Annotated(c->name, true), Annotated(ReproachText(*c), false));
+                         AnnotationText(c->name, Annotation::kProperty),
+                         AnnotationText(ReproachText(*c)));
   }
   return lines + fmt::format("::notice title=lockstep bench compare::{}\n",
-                             Annotated(ComparisonSentence(comparison), false));
+                             AnnotationText(ComparisonSentence(comparison)));
 }
 
 std::string ComparisonJson(const Comparison& comparison, const std::string& command) {
@@ -164,14 +155,17 @@ std::map<std::string, double> ReadNoiseFloors(const std::string& path) {
   try {
     if (parsed.at("format") != "lockstep-bench-comparison") fail("is no comparison");
     if (parsed.at("identical") != true) fail("compares two builds that differ");
-    std::map<std::string, double> floors;
+    Comparison aa;
+    aa.identical = true;
     for (const json& c : parsed.at("benchmarks")) {
-      const double low = c.at("low"), high = c.at("high");
-      if (low > 0 && c.at("rounds").get<int>() > 0) {
-        floors[c.at("name")] = std::max(high, 1 / low) - 1;
-      }
+      BenchComparison read{.name = c.at("name"), .unit = {}};
+      read.low = c.at("low");
+      read.high = c.at("high");
+      read.rounds = c.at("rounds");
+      if (!(read.low > 0)) continue;  // never measured
+      aa.benchmarks.push_back(std::move(read));
     }
-    return floors;
+    return NoiseFloors(aa);
   } catch (const json::exception&) {
     fail("is no comparison of lockstep");
   }

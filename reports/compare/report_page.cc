@@ -5,6 +5,7 @@
 #include <map>
 
 #include "reports/compare_report.h"
+#include "reports/markup.h"
 #include "reports/page.h"
 
 namespace lockstep {
