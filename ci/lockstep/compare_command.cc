@@ -1,6 +1,5 @@
 // lockstep bench compare: two builds measured in turns, or two files, and what their difference is.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "ci/lockstep/bench_commands.h"
 #include "ci/lockstep/bench_sides.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/progress_line.h"
 #include "engine/stopwatch.h"
 #include "reports/bench_program.h"
 #include "reports/compare_report.h"
@@ -76,33 +76,6 @@ std::string CommandLine(const CompareOptions& options) {
                      options.alarms, options.seed);
 }
 
-// A line on a terminal that is written over and over.
-class ProgressLine {
- public:
-  explicit ProgressLine(int32_t seconds) : seconds_(seconds), shown_(isatty(STDERR_FILENO) != 0) {}
-  ~ProgressLine() {
-    if (shown_ && any_) fmt::print(stderr, "\r\033[K");
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void Show(const SessionProgress& progress) {
-    if (!shown_) return;
-    any_ = true;
-    const std::string line = fmt::format("round {}, {} of {} decided, {:.0f} of {} s: {}",
-                                         progress.round, progress.decided, progress.benchmarks,
-                                         since_.seconds(), seconds_, progress.measuring);
-    fmt::print(stderr, "\r\033[K{}", line.substr(0, 79));
-  }
-  double seconds() const { return since_.seconds(); }
-
- private:
-  Stopwatch since_;
-  int32_t seconds_;
-  bool shown_;
-  bool any_ = false;
-};
-
 BenchRun HeaderOf(const BenchProgram& program, const std::string& commit,
                   const CompareOptions& options) {
   BenchRun run;
@@ -151,10 +124,16 @@ Comparison ComparePrograms(const BuiltBench& base, const BuiltBench& tree,
     baseline.CountInstructions();
     subject.CountInstructions();
   }
-  ProgressLine line(options.seconds);
+  const Stopwatch since;
+  ProgressLine line;
   MachineProbe probe;
-  session.out_of_time = [&] { return line.seconds() > options.seconds; };
-  session.on_progress = [&](const SessionProgress& progress) { line.Show(progress); };
+  session.out_of_time = [&] { return since.seconds() > options.seconds; };
+  session.on_progress = [&](const SessionProgress& progress) {
+    const std::string text = fmt::format("round {}, {} of {} decided, {:.0f} of {} s: {}",
+                                         progress.round, progress.decided, progress.benchmarks,
+                                         since.seconds(), options.seconds, progress.measuring);
+    line.Show(text.substr(0, 79));
+  };
   const auto measure = [&](Side side, const std::string& name) {
     return (side == Side::kBaseline ? baseline : subject).Measure(name, &probe);
   };

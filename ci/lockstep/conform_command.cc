@@ -1,6 +1,5 @@
 // lockstep conform: a cache of another engine, as a shared library, against the contract.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/conform_page.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/progress_line.h"
 #include "properties/conform.h"
 
 namespace lockstep::cli {
@@ -73,15 +73,11 @@ ConformResult RunKit(const ConformFlags& flags, std::shared_ptr<const PluginLibr
   options.level = flags.level;
   options.scripts = flags.scripts;
   options.seed = flags.seed;
-  const bool live = isatty(STDERR_FILENO) == 1;
-  if (live) {
-    options.on_progress = [](std::string_view what, int64_t done, int64_t total) {
-      fmt::print(stderr, "\r\033[K{}: {} of {}", what, done, total);
-    };
-  }
-  ConformResult result = Conform(options);
-  if (live) fmt::print(stderr, "\r\033[K");
-  return result;
+  ProgressLine line;
+  options.on_progress = [&](std::string_view what, int64_t done, int64_t total) {
+    line.Show(fmt::format("{}: {} of {}", what, done, total));
+  };
+  return Conform(options);
 }
 
 void WriteText(const std::string& path, const std::string& text) {

@@ -13,6 +13,7 @@
 #include "caches/file_io.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/progress_line.h"
 #include "ci/plan/report.h"
 
 namespace lockstep::cli {
@@ -59,27 +60,6 @@ class HeldSignals {
  private:
   sigset_t held_ = {};
   sigset_t before_ = {};
-};
-
-// One line on a terminal that says what runs, over and over.
-class Progress {
- public:
-  void Start(const Selected& selected) { name_ = selected.part->name; }
-  void Show(double seconds) {
-    if (!shown_to_ || seconds < next_) return;
-    next_ = seconds + 0.2;
-    fmt::print(stderr, "\r\x1b[K{} {:.0f} s", name_, seconds);
-    std::fflush(stderr);
-  }
-  void End() {
-    if (shown_to_) fmt::print(stderr, "\r\x1b[K");
-    next_ = 0;
-  }
-
- private:
-  bool shown_to_ = isatty(STDERR_FILENO) == 1;
-  std::string name_;
-  double next_ = 0;
 };
 
 Plan ReadPlan(const GateFlags& flags) {
@@ -129,19 +109,27 @@ void List(const Scope& scope) {
 PlanResult Run(const GateFlags& flags, const Plan& plan, const Scope& scope,
                const std::string& seed) {
   HeldSignals signals;
-  Progress progress;
+  ProgressLine line;
+  std::string running;
+  double next_shown = 0;  // seconds of the part: it is asked many times a second
   RunPlanOptions options{
       .seed = seed,
       .folder = std::filesystem::absolute(flags.out).string(),
       .bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().string(),
       .seconds_max = 60.0 * FindTier(plan, flags.tier).minutes};
-  options.on_start = [&](const Selected& selected) { progress.Start(selected); };
+  options.on_start = [&](const Selected& selected) {
+    running = selected.part->name;
+    next_shown = 0;
+  };
   options.on_wait = [&](double seconds) {
-    progress.Show(seconds);
+    if (seconds >= next_shown) {
+      line.Show(fmt::format("{} {:.0f} s", running, seconds));
+      next_shown = seconds + 0.2;
+    }
     return !signals.Take();
   };
   options.on_result = [&](const PartResult& result) {
-    progress.End();
+    line.Clear();
     fmt::print(stderr, "{} {} ({:.1f} s): {}\n", result.name, PartVerdictName(result.verdict),
                result.seconds, result.what);
   };

@@ -1,6 +1,5 @@
 // lockstep golden accept and reject: what `review` does, by name.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -8,6 +7,7 @@
 #include "caches/error.h"
 #include "ci/lockstep/git_author.h"
 #include "ci/lockstep/golden_commands.h"
+#include "ci/lockstep/progress_line.h"
 #include "engine/math.h"
 #include "golden/accept.h"
 
@@ -40,12 +40,10 @@ ExitCode RunAccept(const AcceptFlags& flags) {
                         .author = author.author,
                         .date = author.date};
   request.record.models = ModelsFolder();
-  const bool live = isatty(STDERR_FILENO) == 1;
-  if (live) {
-    request.on_progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
-  }
+  ProgressLine line;
+  request.on_progress = [&](const std::string& text) { line.Show(text); };
   const AcceptResult result = AcceptGoldens(request);
-  if (live) fmt::print(stderr, "\r\033[K");
+  line.Clear();
   PrintFinished(result.finished);
   for (const AcceptRefusal& refusal : result.refusals) fmt::print("{}\n", refusal.sentence);
   if (!result.refusals.empty()) {

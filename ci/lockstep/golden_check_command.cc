@@ -2,7 +2,6 @@
 // is left beside them as pending files; nothing is written where CI is set. The table goes to
 // standard output, progress to standard error; with --json everything is one object.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include "caches/error.h"
 #include "ci/lockstep/golden_commands.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/progress_line.h"
 #include "engine/math.h"
 #include "engine/stopwatch.h"
 
@@ -144,13 +144,11 @@ ExitCode RunCheck(const CheckFlags& flags) {
   // A wrong engine is there to be seen, not to be accepted.
   if (!flags.plant.empty()) options.record.subject = PlantedEngine(flags.plant);
   options.write_pending = flags.plant.empty() && flags.device.empty() && !InContinuousIntegration();
-  const bool live = isatty(STDERR_FILENO) == 1;
-  if (live) {
-    options.on_progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
-  }
+  ProgressLine line;
+  options.on_progress = [&](const std::string& text) { line.Show(text); };
   const Stopwatch watch;
   const std::vector<GoldenStatus> found = CheckGoldens(options);
-  if (live) fmt::print(stderr, "\r\033[K");
+  line.Clear();
   const bool holds = std::ranges::all_of(
       found, [](const GoldenStatus& status) { return HoldsWith(status.state); });
   if (flags.json) {

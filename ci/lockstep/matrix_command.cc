@@ -1,7 +1,6 @@
 #include "ci/lockstep/matrix_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "ci/lockstep/matrix_outside.h"
 #include "ci/lockstep/matrix_picture.h"
 #include "ci/lockstep/matrix_shard.h"
+#include "ci/lockstep/progress_line.h"
 #include "engine/math.h"
 #include "engine/synthetic.h"
 #include "oracle/matrix.h"
@@ -353,13 +353,10 @@ ExitCode RunMatrixCommand(const MatrixFlags& flags) {
     std::fflush(stdout);
   }
   AddOutside(flags, &options);
-  // A terminal sees one line that changes; a log sees none.
-  const bool live = isatty(STDERR_FILENO) == 1;
-  if (live) {
-    options.on_progress = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
-  }
+  ProgressLine line;
+  options.on_progress = [&](const std::string& text) { line.Show(text); };
   const MatrixResult result = RunMatrix(options);
-  if (live) fmt::print(stderr, "\r\033[K");
+  line.Clear();
 
   std::string first;
   for (const MatrixAxisInfo& info : MatrixAxes()) {

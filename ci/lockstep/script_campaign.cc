@@ -1,7 +1,6 @@
 #include "ci/lockstep/script_campaign.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 #include "caches/error.h"
 #include "caches/random.h"
 #include "caches/registry.h"
+#include "ci/lockstep/progress_line.h"
 #include "ci/lockstep/script_subject.h"
 #include "engine/stopwatch.h"
 #include "properties/exhaustive.h"
@@ -106,19 +106,6 @@ void Count(const ScriptCounts& counts, ShardResult* result) {
   result->counters["rows compared"] = counts.rows_compared;
 }
 
-class Progress {
- public:
-  void Show(int64_t scripts, int64_t operations) const {
-    if (live_) fmt::print(stderr, "\r\033[K{} scripts, {} operations", scripts, operations);
-  }
-  void Clear() const {
-    if (live_) fmt::print(stderr, "\r\033[K");
-  }
-
- private:
-  bool live_ = isatty(STDERR_FILENO) == 1;
-};
-
 // Shrinks a finding and keeps it, unless its place is known. Most findings are no crash, and those
 // are shrunk here, without a process for each try.
 void Keep(const CacheScript& script, const ScriptSubject& subject, const ScriptFinding& finding,
@@ -166,7 +153,7 @@ class ScriptCampaign {
                options_.operations, caches_.size());
     while (!IsDone()) {
       RunBatch(NextBatch());
-      progress_.Show(result_.inputs, counts_.operations);
+      progress_.Show(fmt::format("{} scripts, {} operations", result_.inputs, counts_.operations));
     }
     progress_.Clear();
     if (keeper_.faults() == 0) fmt::print("holds: ");
@@ -257,7 +244,7 @@ class ScriptCampaign {
   std::vector<ScriptSubject> subjects_;
   Random random_;
   ByteSource changed_;
-  Progress progress_;
+  ProgressLine progress_;
   Stopwatch watch_;
   int64_t made_ = 0;
   ScriptCounts counts_;

@@ -2,7 +2,6 @@
 // against the model cache, over one model and one prompt. The table goes to standard output,
 // progress to standard error; with --json everything is one object on standard output.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/matrix_command.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/progress_line.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
 #include "oracle/faulty_cache.h"
@@ -249,15 +249,15 @@ ExitCode RunVerify(VerifyFlags flags) {
   options.device_layers = flags.gpu_layers;
   options.plant = flags.plant;
   // The first step says that everything given could be used: the heading comes then, so that a
-  // refusal leaves standard output empty. A terminal sees one line that changes; a log sees none.
-  const bool live = isatty(STDERR_FILENO) == 1;
+  // refusal leaves standard output empty.
+  ProgressLine line;
   bool headed = flags.json;
   options.on_progress = [&](const std::string& text) {
     if (!std::exchange(headed, true)) PrintHeading(flags, options);
-    if (live) fmt::print(stderr, "\r\033[K{}", text);
+    line.Show(text);
   };
   const VerifyResult result = Verify(options);
-  if (live) fmt::print(stderr, "\r\033[K");
+  line.Clear();
 
   if (flags.json) {
     PrintJson(flags, options, result);
