@@ -17,6 +17,7 @@
 #include "ci/lockstep/bench_commands.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
 #include "engine/synthetic.h"

@@ -8,8 +8,8 @@
 #include "caches/file_io.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/conform_page.h"
-#include "ci/lockstep/model_source.h"
 #include "ci/lockstep/progress_line.h"
+#include "ci/lockstep/shell_word.h"
 #include "properties/conform.h"
 
 namespace lockstep::cli {

@@ -1,19 +1,18 @@
 // lockstep gate: the parts of a lockstep.toml that a change affects, and one verdict.
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
 #include "caches/error.h"
 #include "caches/file_io.h"
 #include "ci/lockstep/commands.h"
-#include "ci/lockstep/model_source.h"
 #include "ci/lockstep/progress_line.h"
+#include "ci/lockstep/shell_word.h"
 #include "ci/plan/report.h"
 
 namespace lockstep::cli {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "caches/error.h"
-#include "ci/lockstep/model_source.h"
+#include "ci/lockstep/shell_word.h"
 
 namespace lockstep::cli {
 namespace {

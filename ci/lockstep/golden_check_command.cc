@@ -14,6 +14,7 @@
 #include "ci/lockstep/golden_commands.h"
 #include "ci/lockstep/model_source.h"
 #include "ci/lockstep/progress_line.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/math.h"
 #include "engine/stopwatch.h"
 

@@ -6,6 +6,7 @@
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/golden_commands.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/shell_word.h"
 
 namespace lockstep::cli {
 

@@ -11,6 +11,7 @@
 #include "ci/lockstep/golden_commands.h"
 #include "ci/lockstep/golden_explain_page.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/math.h"
 #include "golden/explain.h"
 

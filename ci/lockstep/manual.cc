@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "ci/lockstep/shell_word.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -66,19 +68,6 @@ std::string FlagRoff(const Flag& flag) {
   return line + "\n" + Roff(flag.help) + "\n";
 }
 
-// In single quotes of a shell.
-std::string Quoted(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
-
 std::string JoinedNames(std::span<const Command> commands) {
   std::string names;
   for (const Command& command : commands) {
@@ -122,12 +111,12 @@ std::string BashCompletion(std::span<const Command> commands) {
         flags += name;
       }
     }
-    cases += fmt::format("    {}) words={} ;;\n", Quoted(words), Quoted(flags));
+    cases += fmt::format("    {}) words={} ;;\n", ShellWord(words), ShellWord(flags));
   });
   for (const Command& command : commands) {
     if (command.subcommands.empty()) continue;
     groups += fmt::format("    {}) words={}; command=$2 ;;\n", command.name,
-                          Quoted(JoinedNames(command.subcommands)));
+                          ShellWord(JoinedNames(command.subcommands)));
   }
   return fmt::format(R"(# Completion of lockstep for bash: source <(lockstep completion bash)
 _lockstep() {{
@@ -154,7 +143,7 @@ _lockstep() {{
 }}
 complete -o filenames -F _lockstep lockstep
 )",
-                     Quoted(JoinedNames(commands)), groups, cases);
+                     ShellWord(JoinedNames(commands)), groups, cases);
 }
 
 std::string FishCompletion(std::span<const Command> commands) {
@@ -163,11 +152,11 @@ std::string FishCompletion(std::span<const Command> commands) {
       "complete -c lockstep -n __fish_use_subcommand -f\n";
   for (const Command& command : commands) {
     script += fmt::format("complete -c lockstep -n __fish_use_subcommand -a {} -d {}\n",
-                          command.name, Quoted(command.summary));
+                          command.name, ShellWord(std::string(command.summary)));
     for (const Command& sub : command.subcommands) {
       script +=
           fmt::format("complete -c lockstep -n '__fish_seen_subcommand_from {}' -f -a {} -d {}\n",
-                      command.name, sub.name, Quoted(sub.summary));
+                      command.name, sub.name, ShellWord(std::string(sub.summary)));
     }
   }
   ForEach(commands, "", [&](const std::string& words, const Command& command) {
@@ -178,8 +167,9 @@ std::string FishCompletion(std::span<const Command> commands) {
         names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
       if (names.empty()) continue;
-      script += fmt::format("complete -c lockstep -n '__fish_seen_subcommand_from {}'{}{} -d {}\n",
-                            last, names, flag.value.empty() ? "" : " -r", Quoted(flag.help));
+      script +=
+          fmt::format("complete -c lockstep -n '__fish_seen_subcommand_from {}'{}{} -d {}\n", last,
+                      names, flag.value.empty() ? "" : " -r", ShellWord(std::string(flag.help)));
     }
   });
   return script;

@@ -15,6 +15,7 @@
 #include "ci/lockstep/matrix_picture.h"
 #include "ci/lockstep/matrix_shard.h"
 #include "ci/lockstep/progress_line.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/math.h"
 #include "engine/synthetic.h"
 #include "oracle/matrix.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "caches/error.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/synthetic.h"
 
 namespace lockstep::cli {
@@ -53,21 +54,6 @@ std::vector<int32_t> ModelSource::EncodePrompt(const LoadedModel& loaded, const 
                  "shorten the prompt or lower -n"});
   }
   return ids;
-}
-
-std::string ShellWord(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:=,+@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string word = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      word += "'\\''";
-    } else {
-      word += c;
-    }
-  }
-  return word + "'";
 }
 
 }  // namespace lockstep::cli

@@ -44,9 +44,6 @@ struct ModelSource {
                                     int32_t steps) const;
 };
 
-// `text` as one word of a POSIX shell.
-std::string ShellWord(const std::string& text);
-
 }  // namespace lockstep::cli
 
 #endif  // LOCKSTEP_CI_LOCKSTEP_MODEL_SOURCE_H_

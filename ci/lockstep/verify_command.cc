@@ -15,6 +15,7 @@
 #include "ci/lockstep/matrix_command.h"
 #include "ci/lockstep/model_source.h"
 #include "ci/lockstep/progress_line.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
 #include "oracle/faulty_cache.h"
