@@ -15,6 +15,7 @@
 #include "caches/quantized_kv_cache.h"
 #include "caches/simple_kv_cache.h"
 #include "caches/storage_test_util.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -317,7 +318,8 @@ TEST(CacheFileTest, GoldenFile) {
 }
 
 TEST(CacheFileTest, SavesAndRestoresThroughFiles) {
-  const std::string path = testing::TempDir() + "/lockstep_cache_file_test.lskv";
+  const TemporaryFolder folder;
+  const std::string path = folder.File("saved.lskv");
   const auto saved = EmptyCaches(), restored = EmptyCaches();
   for (size_t i = 0; i < saved.size(); ++i) {
     Use(saved[i].get());

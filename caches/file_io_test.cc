@@ -13,6 +13,7 @@
 #include <string>
 
 #include "caches/error.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -27,13 +28,6 @@ std::vector<std::byte> Bytes(std::string_view text) {
 // A directory of its own for each test, removed at the end.
 class FileIoTest : public testing::Test {
  protected:
-  FileIoTest() {
-    std::string name = testing::TempDir() + "/lockstep_file_io_XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  ~FileIoTest() override { std::filesystem::remove_all(directory_); }
-
   std::string Path(const std::string& name) const { return directory_ / name; }
 
   size_t FilesInDirectory() const {
@@ -59,7 +53,8 @@ class FileIoTest : public testing::Test {
     return "no error";
   }
 
-  std::filesystem::path directory_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path directory_ = temporary_.path();
 };
 
 TEST_F(FileIoTest, WhatIsWrittenIsReadAndReplaced) {

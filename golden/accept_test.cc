@@ -10,6 +10,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "engine/math.h"
 #include "golden/store.h"
 #include "golden/store_test_util.h"
@@ -54,9 +55,6 @@ class AcceptTest : public testing::Test {
  protected:
   AcceptTest() {
     ::unsetenv("CI");
-    std::string name = testing::TempDir() + "/lockstep_accept_XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
     fs::create_directory(root_ + "/cases");
     request_.tree.folder = root_ + "/cases";
     request_.reason = "first recording of the case";
@@ -65,7 +63,6 @@ class AcceptTest : public testing::Test {
     AddCase("a", R"("simple", "quantized/f16+f16/w0")");
     Check();
   }
-  ~AcceptTest() override { fs::remove_all(root_); }
 
   void AddCase(const std::string& name, const std::string& caches, std::string_view script = {}) {
     fs::create_directories(request_.tree.folder + "/" + name);
@@ -115,7 +112,8 @@ class AcceptTest : public testing::Test {
     return CompareWithLedger(TheLedger(), GoldenDigests(request_.tree)).empty();
   }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  const std::string root_ = temporary_.path();
   AcceptRequest request_;
   AcceptResult last_;
 };

@@ -9,6 +9,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -90,7 +91,8 @@ TEST(Ledger, WhatIsWrittenIsReadAgain) {
 }
 
 TEST(Ledger, AnAbsentFileIsEmpty) {
-  EXPECT_THAT(Ledger::Read(testing::TempDir() + "/no-such-ledger.jsonl").entries(), IsEmpty());
+  const TemporaryFolder folder;
+  EXPECT_THAT(Ledger::Read(folder.File("none.jsonl")).entries(), IsEmpty());
 }
 
 TEST(Ledger, EveryChangedCharacterShows) {

@@ -17,6 +17,7 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -109,13 +110,6 @@ const Acceptance kSecond{.date = "2026-11-30T11:00:00Z",
 
 class PublishTest : public testing::Test {
  protected:
-  PublishTest() {
-    std::string name = testing::TempDir() + "/lockstep_publish_XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  ~PublishTest() override { std::filesystem::remove_all(folder_); }
-
   std::string LedgerPath() const { return folder_ / "ledger.jsonl"; }
 
   GoldenPlace Place(const GoldenName& golden) const {
@@ -171,7 +165,8 @@ class PublishTest : public testing::Test {
     return names;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
 };
 
 // True when the child died at wrapped call `number` of `work`, false when it came to its end first.

@@ -12,6 +12,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "golden/pending.h"
 #include "golden/publish.h"
 #include "golden/store_test_util.h"
@@ -33,7 +34,6 @@ const std::string kCase = SmallCase(R"("simple", "paged/2", "quantized/f16+f16/w
 class StoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fmt::format("{}lockstep-store-{}", ::testing::TempDir(), getpid());
     fs::create_directories(root_ + "/cases/a");
     options_.tree.folder = root_ + "/cases";
     options_.write_pending = true;
@@ -41,7 +41,6 @@ class StoreTest : public ::testing::Test {
     Check();
     AcceptAll();
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   // What is pending, without asking whether it is right.
   void AcceptAll() {
@@ -84,7 +83,8 @@ class StoreTest : public ::testing::Test {
     return found_.front();
   }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  const std::string root_ = temporary_.path();
   CheckOptions options_;
   std::vector<GoldenStatus> found_;
 };

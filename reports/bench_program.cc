@@ -11,6 +11,7 @@
 #include "caches/digest.h"
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "reports/run_program.h"
 
 namespace lockstep {

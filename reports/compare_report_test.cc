@@ -9,6 +9,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -103,7 +104,8 @@ TEST(CompareReportTest, AnnotationsEscapeWhatTheCommandsReserve) {
 }
 
 TEST(CompareReportTest, JsonHoldsBothRunsAndNoiseFloorsComeFromEqualBuilds) {
-  const std::string path = testing::TempDir() + "/lockstep_comparison.json";
+  const TemporaryFolder folder;
+  const std::string path = folder.File("comparison.json");
   const auto json = nlohmann::json::parse(ComparisonJson(Made(), "compare"));
   EXPECT_EQ(json["outcome"], "regression");
   EXPECT_EQ(json["benchmarks"][1]["verdict"], "slower");
@@ -118,7 +120,6 @@ TEST(CompareReportTest, JsonHoldsBothRunsAndNoiseFloorsComeFromEqualBuilds) {
   EXPECT_NEAR(ReadNoiseFloors(path).at("a|<b>, 50%"), 0.02, 1e-6);
   WriteWholeTextFile(path, "[]");
   EXPECT_THROW(ReadNoiseFloors(path), Error);
-  std::filesystem::remove(path);
 }
 
 TEST(CompareReportTest, PageNeedsNothingFromElsewhereAndEscapesNames) {

@@ -11,6 +11,7 @@
 
 #include "caches/error.h"
 #include "caches/random.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -95,9 +96,6 @@ TEST(ChangePointsTest, AStepIsFoundAndNoiseIsNotCut) {
 
 class HistoryTest : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::remove(path_); }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   static BenchRun RunOf(int number, double seconds, const std::string& digest = "ab") {
     BenchRun run;
     run.machine = {.processor = "Some \"CPU\"\n 2", .processors = 2, .memory_mib = 24000};
@@ -109,7 +107,8 @@ class HistoryTest : public testing::Test {
     return run;
   }
 
-  std::string path_ = testing::TempDir() + "/lockstep_history.sqlite";
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.File("history.sqlite");
 };
 
 TEST_F(HistoryTest, KeepsRunsAcrossOpeningsAndOnce) {

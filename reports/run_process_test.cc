@@ -6,6 +6,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 class ProcessTest : public testing::Test {
  protected:
   ProcessTest() { std::filesystem::create_directories(folder_); }
-  ~ProcessTest() override { std::filesystem::remove_all(folder_); }
 
   ProcessRequest Shell(const std::string& line, double seconds_max = 20) const {
     return {.argv = {"sh", "-c", line},
@@ -22,8 +22,8 @@ class ProcessTest : public testing::Test {
             .seconds_max = seconds_max};
   }
 
-  const std::string folder_ = testing::TempDir() + "process_" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(ProcessTest, ExitCodeOutputAndFolder) {

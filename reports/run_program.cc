@@ -1,12 +1,9 @@
 #include "reports/run_program.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
-#include <system_error>
-
-#include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "reports/run_process.h"
 
 namespace lockstep {
@@ -27,19 +24,6 @@ ProgramEnd RunProgram(const std::vector<std::string>& argv, int timeout_seconds)
     program.err += fmt::format("\nkilled after {} seconds", timeout_seconds);
   }
   return program;
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "lockstep_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw Error({name, "the folder cannot be made", "free some space, or set TMPDIR"});
-  }
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #ifndef LOCKSTEP_REPORTS_RUN_PROGRAM_H_
 #define LOCKSTEP_REPORTS_RUN_PROGRAM_H_
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,21 +15,6 @@ struct ProgramEnd {
 // argv[0] is looked up in PATH. Killed, with what it started, after `timeout_seconds`. Throws Error
 // when it cannot be started.
 ProgramEnd RunProgram(const std::vector<std::string>& argv, int timeout_seconds);
-
-// A folder that is removed with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string File(const std::string& name) const { return (path_ / name).string(); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace lockstep
 

@@ -14,6 +14,7 @@
 #include "caches/cache_file.h"
 #include "caches/contract/fixture.h"
 #include "caches/failing_new.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep::contract {
 namespace {
@@ -147,9 +148,8 @@ TEST_P(MemoryTest, M2_FailedConstructionLeavesNothingBehind) {
 }
 
 TEST_P(MemoryTest, M2_FailedRestoreChangesNothing) {
-  const std::string path =
-      (std::filesystem::path(testing::TempDir()) / ("memory_" + TestName({GetParam(), 0})))
-          .string();
+  const TemporaryFolder folder;
+  const std::string path = folder.File("saved.lskv");
   const auto cache = Make(), saved = Make();
   UpdateAll(saved.get(), Range(0, 14), 2);
   SaveCache(*saved, path);
@@ -160,7 +160,6 @@ TEST_P(MemoryTest, M2_FailedRestoreChangesNothing) {
                          [&](int at) { EXPECT_EQ(Observe(*cache), before) << at; });
   EXPECT_GT(failures, 0);
   EXPECT_EQ(DigestOfCache(*cache), DigestOfCache(*saved));
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -15,22 +15,13 @@
 #include "caches/cache_file.h"
 #include "caches/contract/fixture.h"
 #include "caches/storage_test_util.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep::contract {
 namespace {
 
 class SaveTest : public CacheTest {
  protected:
-  void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = std::string(info->test_suite_name()) + info->name();
-    for (char& c : name) {
-      if (c == '/') c = '_';
-    }
-    path_ = (std::filesystem::path(testing::TempDir()) / (name + ".lskv")).string();
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   // Layers of different lengths, with a gap, a rewrite and a rollback behind them.
   std::unique_ptr<KvCache> MakeUsed() const {
     auto cache = Make();
@@ -41,7 +32,8 @@ class SaveTest : public CacheTest {
     return cache;
   }
 
-  std::string path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.File("saved.lskv");
 };
 INSTANTIATE_TEST_SUITE_P(Caches, SaveTest, testing::ValuesIn(EveryCache()), TestName);
 
@@ -152,8 +144,8 @@ TEST_P(SaveTest, S2_OtherGeometriesAreRefused) {
 }
 
 TEST(SaveKindsTest, S2_OtherKindsTypesAndWindowsAreRefused) {
-  const std::string path =
-      (std::filesystem::path(testing::TempDir()) / "save_kinds_test.lskv").string();
+  const TemporaryFolder folder;
+  const std::string path = folder.File("saved.lskv");
   for (const CacheSpec& from : EveryCache()) {
     const auto saved = from.make({.geometry = kGeometry});
     UpdateAll(saved.get(), Range(0, 2), 1);
@@ -168,7 +160,6 @@ TEST(SaveKindsTest, S2_OtherKindsTypesAndWindowsAreRefused) {
       EXPECT_EQ(DigestOfCache(*cache), before);
     }
   }
-  std::filesystem::remove(path);
 }
 
 TEST_P(SaveBlockTest, S2_TooFewBlocksChangeNothing) {

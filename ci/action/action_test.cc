@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "reports/run_process.h"
 
 namespace lockstep {
@@ -28,16 +29,15 @@ struct Ran {
 };
 Ran Shell(const std::string& line, const std::string& folder,
           const std::map<std::string, std::string>& environment = {}) {
-  const std::string log = testing::TempDir() + fmt::format("action-log-{}", getpid());
+  const TemporaryFolder temporary;
+  const std::string log = temporary.File("log");
   std::vector<std::string> argv = {"env", "-u", "GITHUB_OUTPUT", "-u", "GITHUB_STEP_SUMMARY"};
   for (const auto& [name, value] : environment) argv.push_back(name + "=" + value);
   argv.insert(argv.end(), {"bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", line});
   const ProcessEnd end =
       RunProcess({.argv = argv, .folder = folder, .log = log, .seconds_max = 120});
-  Ran ran{.code = end.kind == ProcessEnd::Kind::kExited ? end.code : -1,
+  return {.code = end.kind == ProcessEnd::Kind::kExited ? end.code : -1,
           .out = ReadWholeTextFile(log)};
-  std::filesystem::remove(log);
-  return ran;
 }
 
 // The text with each ${{ expression }} in place of what it stands for; any other is a failure.
@@ -55,11 +55,7 @@ std::string Evaluated(std::string text, const std::map<std::string, std::string>
 
 class ActionTest : public testing::Test {
  protected:
-  ActionTest() {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_ + "/repository");
-  }
-  ~ActionTest() override { std::filesystem::remove_all(folder_); }
+  ActionTest() { std::filesystem::create_directories(folder_ + "/repository"); }
 
   void Write(const std::string& path, std::string_view text) const {
     WriteWholeTextFile(repository() + "/" + path, text);
@@ -103,8 +99,8 @@ class ActionTest : public testing::Test {
 
   std::string repository() const { return folder_ + "/repository"; }
 
-  const std::string folder_ = testing::TempDir() + fmt::format("action-{}-", getpid()) +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 constexpr std::string_view kPlan = R"(

@@ -14,6 +14,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/bench_commands.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/model_source.h"
@@ -179,27 +180,6 @@ ExitCode BenchEngine(const BenchOptions& options) {
   return mismatches.empty() ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
-// A file that lives as long as this object.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::span<const std::byte> bytes)
-      : path_(std::filesystem::temp_directory_path() /
-              fmt::format("lockstep_bench_{}.gguf", getpid())) {
-    WriteWholeFile(path_, bytes);
-  }
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 PeerBenchOptions PeerOptions(const BenchOptions& options) {
   const EngineBenchOptions engine = EngineOptions(options);
   const std::filesystem::path folder = options.peer;
@@ -227,12 +207,12 @@ ExitCode BenchPeer(BenchOptions options) {
   if (!options.json) fmt::print("seed {}\n", source.seed);
   // Refuses before any work what cannot be measured.
   PeerBenchOptions peer = PeerOptions(options);
-  std::optional<TemporaryFile> written;
+  const TemporaryFolder written;
   ModelSource file = source;
   if (source.path.empty()) {
-    written.emplace(MakeSyntheticImage(SyntheticPreset(source.synthetic), source.seed));
     file.synthetic.clear();
-    file.path = written->path();
+    file.path = written.File("model.gguf");
+    WriteWholeFile(file.path, MakeSyntheticImage(SyntheticPreset(source.synthetic), source.seed));
   }
   peer.model_path = file.path;
   const PeerBenchResult result = RunPeerBench(file.Load().model, peer);

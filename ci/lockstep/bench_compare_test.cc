@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 
 namespace lockstep::cli {
@@ -72,7 +73,8 @@ TEST(BenchCompareTest, FilesOfAnyProjectAndTheirExitCodes) {
 TEST(BenchCompareTest, WritesEveryFormat) {
   const std::string base = GoogleFile("base.json", {"BM_A"}, 1);
   const std::string slow = GoogleFile("slow.json", {"BM_A"}, 1.2);
-  const std::string folder = testing::TempDir() + "/lockstep_compare.";
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.File("compare.");
   const ProcessResult result =
       CompareCommand({base, slow, "--github", "--html", folder + "html", "--markdown",
                       folder + "md", "--junit", folder + "xml", "--json-file", folder + "json"});
@@ -82,7 +84,6 @@ TEST(BenchCompareTest, WritesEveryFormat) {
   EXPECT_THAT(ReadWholeTextFile(folder + "md"), StartsWith("**REGRESSION: 1 of 1"));
   EXPECT_THAT(ReadWholeTextFile(folder + "xml"), HasSubstr("failures=\"1\""));
   EXPECT_EQ(json::parse(ReadWholeTextFile(folder + "json"))["outcome"], "regression");
-  for (const char* ending : {"html", "md", "xml", "json"}) std::remove((folder + ending).c_str());
 }
 
 TEST(BenchCompareTest, OneExecutableIsSaidToBeOne) {

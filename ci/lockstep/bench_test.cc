@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "caches/digest.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 #include "engine/synthetic.h"
 
@@ -49,7 +50,8 @@ TEST(BenchTest, TextSaysSeedLimitsAndDigest) {
 }
 
 TEST(BenchTest, PageKeepsWhatIsAroundItsSection) {
-  const std::string page = testing::TempDir() + "/lockstep_bench_page.md";
+  const TemporaryFolder folder;
+  const std::string page = folder.File("page.md");
   std::ofstream(page) << "# Performance\n";
   for (int i = 0; i < 2; ++i) {
     const ProcessResult result = RunLockstepCommand(
@@ -61,7 +63,6 @@ TEST(BenchTest, PageKeepsWhatIsAroundItsSection) {
   EXPECT_TRUE(text.str().starts_with("# Performance\n"));
   EXPECT_EQ(text.str().find("<!-- begin"), text.str().rfind("<!-- begin"));
   EXPECT_EQ(text.str().find("| prefill 16 | simple"), text.str().rfind("| prefill 16 | simple"));
-  std::filesystem::remove(page);
 }
 
 TEST(BenchTest, ModelOfTheEnvironmentIsUsedUnlessOneIsGiven) {
@@ -104,7 +105,8 @@ TEST(BenchTest, WrongUse) {
 }
 
 TEST(SynthTest, FileIsTheSyntheticImage) {
-  const std::string path = testing::TempDir() + "/lockstep_synth.gguf";
+  const TemporaryFolder folder;
+  const std::string path = folder.File("synthetic.gguf");
   const ProcessResult result =
       RunLockstepCommand({"synth", "--preset", "tiny-mha-4x4-f32", "--seed", "5", "--out", path});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -114,7 +116,6 @@ TEST(SynthTest, FileIsTheSyntheticImage) {
   const auto image = MakeSyntheticImage(SyntheticPreset("tiny-mha-4x4-f32"), 5);
   EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(bytes)), image));
   EXPECT_THAT(result.out, HasSubstr(DigestOfBytes(image).Hex()));
-  std::filesystem::remove(path);
 }
 
 }  // namespace

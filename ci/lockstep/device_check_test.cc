@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 
 namespace lockstep::cli {
@@ -12,8 +13,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(DeviceCheckTest, SimulatedItRunsEveryPart) {
-  const std::string rows = testing::TempDir() + "/lockstep_device_check_rows";
-  const std::string file = testing::TempDir() + "/lockstep_device_check.json";
+  const TemporaryFolder folder;
+  const std::string rows = folder.File("rows"), file = folder.File("report.json");
   std::ofstream(rows) << "tests\tok\t1.5\tcaches_device_test\n";
   const ProcessResult result =
       RunLockstepCommand({"device-check", "--simulate", "--rows", rows, "--json-file", file});
@@ -34,7 +35,8 @@ TEST(DeviceCheckTest, SimulatedItRunsEveryPart) {
 }
 
 TEST(DeviceCheckTest, AFailedRowFailsIt) {
-  const std::string rows = testing::TempDir() + "/lockstep_device_check_failed";
+  const TemporaryFolder folder;
+  const std::string rows = folder.File("rows");
   std::ofstream(rows) << "tests\tFAILED\t1.5\tcaches_device_test\n";
   const ProcessResult result = RunLockstepCommand(
       {"device-check", "--simulate", "--skip", "limits", "--skip", "parity-1b", "--rows", rows});

@@ -11,6 +11,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -21,9 +22,6 @@ using testing::HasSubstr;
 class GitAuthorTest : public testing::Test {
  protected:
   GitAuthorTest() {
-    std::string name = testing::TempDir() + "/lockstep_author_XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
     for (const char* variable : {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "EMAIL",
                                  "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "SOURCE_DATE_EPOCH"}) {
       const char* value = std::getenv(variable);
@@ -41,7 +39,6 @@ class GitAuthorTest : public testing::Test {
         ::unsetenv(name.c_str());
       }
     }
-    std::filesystem::remove_all(folder_);
   }
 
   void Configure(const std::string& text) { WriteWholeTextFile(folder_ + "/gitconfig", text); }
@@ -54,7 +51,8 @@ class GitAuthorTest : public testing::Test {
     }
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   std::map<std::string, std::optional<std::string>> before_;
 };
 

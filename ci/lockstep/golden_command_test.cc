@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "caches/test_paths.h"
 #include "ci/lockstep/test_process.h"
 #include "golden/pending.h"
@@ -26,7 +27,6 @@ using ::testing::StartsWith;
 class GoldenCommandTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = ::testing::TempDir() + "lockstep-golden-" + std::to_string(getpid());
     folder_ = root_ + "/cases";
     for (const char* name : {"rollback-inside", "gate-legacy"}) {
       fs::create_directories(folder_ + "/" + name);
@@ -37,7 +37,6 @@ class GoldenCommandTest : public ::testing::Test {
     }
     WriteLedger();
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   ProcessResult Golden(std::vector<std::string> args, const std::string& ci = {}) const {
     args.insert(args.begin(), "golden");
@@ -56,7 +55,8 @@ class GoldenCommandTest : public ::testing::Test {
     Publish(tree.LedgerPath(), changes, {.reason = "copies of cases of the tree"});
   }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  const std::string root_ = temporary_.path();
   std::string folder_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "caches/file_io.h"
 #include "caches/random.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 #include "ci/lockstep/test_terminal.h"
 
@@ -39,9 +40,6 @@ seed = 1
 class GoldenReviewTest : public testing::Test {
  protected:
   GoldenReviewTest() {
-    std::string name = testing::TempDir() + "/lockstep_review_XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
     WriteWholeTextFile(root_ + "/gitconfig", "[user]\nname = Ada\nemail = ada@example.org\n");
     environment_ = {"CI=", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + root_ + "/gitconfig",
                     "SOURCE_DATE_EPOCH=1796032800", "HOME=" + root_};
@@ -50,7 +48,6 @@ class GoldenReviewTest : public testing::Test {
     const ProcessResult first = Golden({"accept", "--all-because", "first recording of the cases"});
     EXPECT_EQ(first.exit_code, 0) << first.out << first.err;
   }
-  ~GoldenReviewTest() override { fs::remove_all(root_); }
 
   std::string Folder() const { return root_ + "/cases"; }
   std::string Path(const std::string& scenario) const {
@@ -96,7 +93,8 @@ class GoldenReviewTest : public testing::Test {
     return 127;
   }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  const std::string root_ = temporary_.path();
   std::vector<std::string> environment_;
 };
 

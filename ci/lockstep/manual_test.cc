@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "reports/run_process.h"
 
 namespace lockstep::cli {
@@ -36,7 +37,8 @@ std::vector<Command> SomeCommands() {
 
 // What bash offers for the last of `words`.
 std::string Completed(const std::vector<std::string>& words) {
-  const std::string folder = testing::TempDir() + fmt::format("completion-{}", getpid());
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   std::filesystem::create_directories(folder + "/place");
   WriteWholeTextFile(folder + "/script", BashCompletion(SomeCommands()));
   WriteWholeTextFile(folder + "/place/a-file", "");
@@ -47,9 +49,7 @@ std::string Completed(const std::vector<std::string>& words) {
               .folder = folder + "/place",
               .log = folder + "/log",
               .seconds_max = 20});
-  const std::string out = ReadWholeTextFile(folder + "/log");
-  std::filesystem::remove_all(folder);
-  return out;
+  return ReadWholeTextFile(folder + "/log");
 }
 
 TEST(BashCompletion, KnowsCommandsGroupsAndFlags) {

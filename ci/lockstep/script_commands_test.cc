@@ -7,6 +7,7 @@
 #include <string>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 
 namespace lockstep::cli {
@@ -166,8 +167,8 @@ TEST(FuzzTest, EveryTargetFindsItsPlantedFault) {
 }
 
 TEST(FuzzTest, AFolderKeepsEachPlaceOnceAndTheCampaignGoesOn) {
-  const std::string folder = testing::TempDir() + "findings/";
-  std::filesystem::remove_all(folder);
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.File("findings/");
   const std::vector<std::string> args = {
       "fuzz",    "--scripts",       "300",   "--cache", "paged/2",
       "--plant", "swap-kv:layer=0", "--out", folder};

@@ -1,8 +1,6 @@
 #include "ci/lockstep/test_process.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,13 +9,15 @@
 #include <iterator>
 
 #include "caches/check.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep::cli {
 namespace {
 
-// Tests run at the same time, each in a process of its own.
+// Of this process, removed when it ends.
 std::string TempPath(std::string_view name) {
-  return fmt::format("{}lockstep-{}-{}", testing::TempDir(), getpid(), name);
+  static const TemporaryFolder folder;
+  return folder.File(std::string(name));
 }
 
 std::string ReadAndRemove(const std::string& path) {

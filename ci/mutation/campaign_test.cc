@@ -10,6 +10,7 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/mutation/report.h"
 
 namespace lockstep::mutation {
@@ -60,7 +61,6 @@ class CampaignTest : public testing::Test {
     options_.seconds_of_patience = 1;
     options_.workbench = {tree_, folder_ + "/copies", {}};
   }
-  ~CampaignTest() override { std::filesystem::remove_all(folder_); }
 
   void Write(const std::string& file, std::string_view text) const {
     std::ofstream(tree_ + "/" + file) << text;
@@ -77,8 +77,8 @@ class CampaignTest : public testing::Test {
         .name = after, .class_name = "F01", .edit = {"sum.cc", before, after}, .catcher = catcher};
   }
 
-  const std::string folder_ = testing::TempDir() + "campaign_" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   const std::string tree_ = folder_ + "/tree";
   CampaignOptions options_;
 };

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "caches/error.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep::mutation {
 namespace {
@@ -18,7 +19,6 @@ using testing::Not;
 class CatalogueTest : public testing::Test {
  protected:
   CatalogueTest() { std::filesystem::create_directories(folder_ + "/caches"); }
-  ~CatalogueTest() override { std::filesystem::remove_all(folder_); }
 
   void Write(const std::string& file, const std::string& text) const {
     std::ofstream(folder_ + "/" + file) << text;
@@ -40,8 +40,8 @@ class CatalogueTest : public testing::Test {
     return "none";
   }
 
-  const std::string folder_ = testing::TempDir() + "catalogue_" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(CatalogueTest, FaultsAreReadInTheOrderOfFilesAndTables) {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "caches/error.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep::mutation {
 namespace {
@@ -41,7 +42,8 @@ TEST(SuiteTest, ACatcherIsACheckWithAFilter) {
 }
 
 TEST(SuiteTest, TestBinariesAreReadFromTheFileThatCMakeWrites) {
-  const std::string path = testing::TempDir() + "suite_checks.txt";
+  const TemporaryFolder folder;
+  const std::string path = folder.File("checks.txt");
   std::ofstream(path) << "x_test caches/x_test\nlockstep_test ci/lockstep_test\n";
   const std::vector<Check> suite = ReadSuite(path);
   EXPECT_THAT(NamesOf(suite), ElementsAre("x_test", "lockstep_test", "fuzz", "verify", "matrix",

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -14,8 +15,6 @@ using testing::HasSubstr;
 
 class RunPlanTest : public testing::Test {
  protected:
-  ~RunPlanTest() override { std::filesystem::remove_all(folder_); }
-
   RunPlanOptions Options() const {
     return {.seed = "7", .folder = folder_, .bin = folder_ + "/bin", .seconds_max = 60};
   }
@@ -32,8 +31,8 @@ class RunPlanTest : public testing::Test {
   }
   PlanResult Run(const std::vector<PlanPart>& parts) const { return Run(parts, Options()); }
 
-  const std::string folder_ = testing::TempDir() + "run_plan_" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(RunPlanTest, HoldsWithExitCodeAndProof) {

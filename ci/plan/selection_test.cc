@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "caches/error.h"
+#include "caches/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -63,23 +64,19 @@ TEST(Selection, SaysWhy) {
 class ChangedFilesTest : public testing::Test {
  protected:
   ChangedFilesTest() : before_(std::filesystem::current_path()) {
-    std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_ + "/sub");
     std::filesystem::current_path(folder_);
     Shell(
         "git init -q -b main && git config user.name T && git config user.email t@example.org && "
         "touch kept deleted && git add . && git commit -qm one");
   }
-  ~ChangedFilesTest() override {
-    std::filesystem::current_path(before_);
-    std::filesystem::remove_all(folder_);
-  }
+  ~ChangedFilesTest() override { std::filesystem::current_path(before_); }
 
   static void Shell(const std::string& line) { ASSERT_EQ(std::system(line.c_str()), 0) << line; }
 
   const std::filesystem::path before_;
-  const std::string folder_ = testing::TempDir() + "changed_files_" +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(ChangedFilesTest, CommittedStagedEditedDeletedAndUnknownOnes) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/shard/shard.h"
 #include "reports/run_process.h"
 
@@ -26,11 +27,7 @@ struct Ran {
 
 class ScaleTest : public testing::Test {
  protected:
-  ScaleTest() {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~ScaleTest() override { std::filesystem::remove_all(folder_); }
+  ScaleTest() { std::filesystem::create_directories(folder_); }
 
   Ran Shell(const std::string& line) const {
     const std::string log = folder_ + "/log";
@@ -53,8 +50,8 @@ class ScaleTest : public testing::Test {
     return whole.out.substr(at, whole.out.find('\n', at) + 1 - at);
   }
 
-  const std::string folder_ = testing::TempDir() + fmt::format("scale-{}-", getpid()) +
-                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(ScaleTest, KilledShardsAreNamedAndMadeGood) {

@@ -15,6 +15,7 @@ enum class Scope {
   kNumericPath,  // C++ code of caches/ and engine/, tests aside
   kClockless,    // C++ code but engine/stopwatch.h and reports/, tests aside
   kOutput,       // C++ code, tests aside
+  kTemporary,    // C++ code but caches/temporary_folder.cc
   kBuild,        // CMake files, presets and scripts
   kBuildBits,    // the same but the scripts whose controls have to compute other bits
   kAnyText,      // every line of every text, comments and literals included
@@ -62,6 +63,9 @@ constexpr BannedWord kBannedWords[] = {
      "nothing: the bits are specified (engine/ARITHMETIC.md)"},
     {R"(-m(arch|tune)=native)", Scope::kBuild, "flags for one kernel file, chosen at run time"},
     {R"(-ffp-contract=(on|fast))", Scope::kBuild, "-ffp-contract=off on every target"},
+    {R"(\bTempDir\s*\(|\btemp_directory_path\b|\b(mk[ds]?temps?|tmpnam|tempnam|tmpfile)\s*\()",
+     Scope::kTemporary,
+     "TemporaryFolder (caches/temporary_folder.h): no two processes share a file"},
     {"\\b(FIX"
      "ME|XX"
      "X|TO"
@@ -90,6 +94,8 @@ bool InScope(const SourceFile& file, Scope scope) {
       return cpp && !file.is_test() && (folder == "caches" || folder == "engine");
     case Scope::kClockless:
       return cpp && !file.is_test() && folder != "reports" && file.path != "engine/stopwatch.h";
+    case Scope::kTemporary:
+      return cpp && file.path != "caches/temporary_folder.cc";
     case Scope::kOutput:
       return cpp && !file.is_test();
     case Scope::kBuildBits:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "caches/error.h"
+#include "caches/temporary_folder.h"
 #include "engine/gguf.h"
 
 namespace lockstep {
@@ -18,14 +19,7 @@ namespace {
 
 class GgufFileTest : public testing::Test {
  protected:
-  GgufFileTest() {
-    std::string pattern = testing::TempDir() + "gguf_file_test.XXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  ~GgufFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string PathOf(const std::string& name) const { return (folder_ / name).string(); }
+  std::string PathOf(const std::string& name) const { return folder_.File(name); }
 
   std::string Write(const std::string& name, const std::vector<std::byte>& bytes) const {
     std::ofstream out(PathOf(name), std::ios::binary);
@@ -45,7 +39,7 @@ class GgufFileTest : public testing::Test {
     return "accepted";
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
 
 std::vector<std::byte> SmallImage() {
@@ -80,7 +74,7 @@ TEST_F(GgufFileTest, AMappedFileMayBeUnlinked) {
 
 TEST_F(GgufFileTest, WhatCannotBeOpened) {
   EXPECT_EQ(Message(PathOf("absent.gguf")), ": cannot open the file: No such file or directory");
-  EXPECT_EQ(Message(folder_.string()), ": is not a regular file");
+  EXPECT_EQ(Message(folder_.path().string()), ": is not a regular file");
   EXPECT_EQ(Message(Write("empty.gguf", {})), ": the file is empty");
   ASSERT_EQ(::mkfifo(PathOf("pipe").c_str(), 0600), 0);
   EXPECT_EQ(Message(PathOf("pipe")), ": is not a regular file");
