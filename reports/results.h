@@ -88,7 +88,7 @@ struct BenchRun {
   friend bool operator==(const BenchRun&, const BenchRun&) = default;
 };
 
-// The run as text of a JSON object, and the JSON Schema (draft 7) that describes it. What one
+// The run as text of a JSON object, and the JSON Schema (draft 4) that describes it. What one
 // writes the other reads back equal.
 std::string RunJson(const BenchRun& run);
 std::string_view RunSchema();

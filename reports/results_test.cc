@@ -63,13 +63,17 @@ TEST(ResultsTest, WhatDoesNotFollowTheSchemaIsRefusedWithItsPlace) {
     return RefusalOf(json.dump());
   };
   EXPECT_THAT(RefusalOf("{"), HasSubstr("run.json: is no JSON"));
+  EXPECT_THAT(RefusalOf("[]"), HasSubstr("run.json: .: does not have the type \"object\""));
   EXPECT_THAT(changed([](auto& j) { j["benchmarks"][0]["samples"][1]["value"] = "0.1"; }),
-              HasSubstr("run.json: benchmarks/0/samples/1/value: "));
+              HasSubstr("run.json: benchmarks/0/samples/1/value: does not have the type"));
   EXPECT_THAT(changed([](auto& j) { j["benchmarks"][0]["samples"][1]["value"] = 0; }),
-              HasSubstr("benchmarks/0/samples/1/value"));
+              HasSubstr("benchmarks/0/samples/1/value: does not have the minimum 0, exclusive"));
   EXPECT_THAT(changed([](auto& j) { j["benchmarks"][1].erase("unit"); }),
-              HasSubstr("benchmarks/1: "));
-  EXPECT_THAT(changed([](auto& j) { j["benchmarks"][1]["colour"] = 1; }), HasSubstr("colour"));
+              HasSubstr("benchmarks/1: does not have the required [\"name\",\"unit\","));
+  EXPECT_THAT(changed([](auto& j) { j["benchmarks"][1]["colour"] = 1; }),
+              HasSubstr("benchmarks/1/colour: is not known"));
+  const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
+  EXPECT_THAT(RefusalOf("{\"machine\": " + deep + "}"), HasSubstr("machine: does not have"));
   EXPECT_THAT(changed([](auto& j) { j["seed"] = -1; }), HasSubstr("seed: is negative"));
   EXPECT_THAT(changed([](auto& j) { j["version"] = 2; }), HasSubstr("version"));
   EXPECT_THAT(changed([](auto& j) { j["benchmarks"][1]["name"] = "decode"; }),

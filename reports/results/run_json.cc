@@ -145,7 +145,7 @@ BenchRun ParseRun(const std::string& text, const std::string& where) {
   if (parsed.is_discarded()) {
     throw Error({where, "is no JSON", "give what `lockstep bench compare --json-file` wrote"});
   }
-  if (const auto finding = internal::CheckSchema(parsed, RunSchema())) {
+  if (const auto finding = internal::CheckSchema(text, RunSchema())) {
     throw Error({fmt::format("{}: {}", where, finding->place.empty() ? "." : finding->place),
                  finding->what, "`lockstep bench schema` prints what it has to follow"});
   }

@@ -4,7 +4,7 @@ namespace lockstep {
 
 std::string_view RunSchema() {
   return R"json({
-  "$schema": "http://json-schema.org/draft-07/schema#",
+  "$schema": "http://json-schema.org/draft-04/schema#",
   "title": "lockstep benchmark run",
   "type": "object",
   "additionalProperties": false,
@@ -47,16 +47,16 @@ std::string_view RunSchema() {
               "additionalProperties": false,
               "required": ["value"],
               "properties": {
-                "value": {"type": "number", "exclusiveMinimum": 0},
+                "value": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
                 "round": {"type": "integer", "minimum": -1, "maximum": 2147483647},
-                "limit": {"type": "number", "exclusiveMinimum": 0},
+                "limit": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
                 "state": {
                   "type": "object",
                   "additionalProperties": false,
                   "properties": {
-                    "read_bandwidth_one": {"type": "number", "exclusiveMinimum": 0},
-                    "read_bandwidth_all": {"type": "number", "exclusiveMinimum": 0},
-                    "barrier_seconds": {"type": "number", "exclusiveMinimum": 0},
+                    "read_bandwidth_one": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                    "read_bandwidth_all": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                    "barrier_seconds": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
                     "others": {"type": "number", "minimum": 0, "maximum": 1},
                     "steal": {"type": "number", "minimum": 0, "maximum": 1}
                   }
