@@ -81,10 +81,12 @@ struct AttentionShape {
   int32_t num_heads = 0;     // query heads
   int32_t num_kv_heads = 0;  // query head h reads KV head h / (num_heads / num_kv_heads)
   int32_t head_dim = 0;
-  float scale = 0;  // of the dot products; 0: 1 / sqrt(head_dim)
+  float scale = 0;     // of the dot products; 0: 1 / sqrt(head_dim)
+  int32_t window = 0;  // rows that a query sees at most, the last ones; 0: all
 };
 
-// Queries of one sequence that read one view. Query i sees rows [0, visible[i]).
+// Queries of one sequence that read one view. Query i sees rows [0, visible[i]), of which a window
+// leaves the last ones; other rows are not read.
 struct AttentionQueries {
   int32_t count = 0;
   const float* q = nullptr;          // [count, num_heads * head_dim]

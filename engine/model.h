@@ -46,6 +46,11 @@ struct ModelConfig {
   // Layers l with (l + 1) % no_rope_interval == 0 are not rotated; 0: all are. The architecture's.
   int32_t no_rope_interval = 0;
 
+  // [attention.sliding_window]: rows that a query sees at most, the last ones; 0: all. Layers l
+  // with (l + 1) % full_interval == 0 see all rows in spite of it; 0: none do.
+  int32_t window = 0;
+  int32_t full_interval = 0;
+
   // Granite's, https://arxiv.org/abs/2407.13739. 1 and 0 are "none".
   float embedding_scale = 1;  // [embedding_scale], of the embedded tokens
   float residual_scale = 1;   // [residual_scale], of what a sublayer adds
@@ -58,6 +63,10 @@ struct ModelConfig {
   int32_t kv_dim() const { return num_kv_heads * head_dim; }
   bool rotates(int32_t layer) const {
     return no_rope_interval == 0 || (layer + 1) % no_rope_interval != 0;
+  }
+
+  int32_t window_of(int32_t layer) const {
+    return full_interval != 0 && (layer + 1) % full_interval == 0 ? 0 : window;
   }
 
   // The cache geometry that this model needs. REQUIRES: 0 < max_length <= context_length.

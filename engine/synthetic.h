@@ -33,6 +33,7 @@ struct SyntheticSpec {
   float rope_linear = 1;               // RoPE positions are divided by it
   bool rope_factors = false;           // and each pair's frequency by a factor of its own
   bool multipliers = false;            // scales of embedding, residual, logits and attention
+  int32_t window = 0;                  // rows that a query sees at most; 0: all
 };
 
 // "smollm-135m" (the embedded default of `lockstep verify`) and small ones for tests.

@@ -73,7 +73,7 @@ class BrokenCache : public std::logic_error {
   int32_t layer_;
 };
 
-// What is thrown for a model whose weights the kernels of a device do not take.
+// What is thrown for a model whose weights, or whose function, the kernels of a device do not take.
 class UnsupportedOnDevice : public Error {
  public:
   using Error::Error;

@@ -191,6 +191,9 @@ class MistakeMaker::Maker {
     AddVisible("attention over the rows before the step",
                changed([&](int32_t) { return std::max(1, first); }));
     AddVisible("attention over the first row alone", changed([](int32_t) { return 1; }));
+    if (config().window_of(inputs_.stage.layer) == 0) return;
+    Fault(Cause::kMask, "attention over all rows, without the window", ReferenceFault::kNoWindow);
+    Fault(Cause::kMask, "attention over a window and one row", ReferenceFault::kWindowWithoutSelf);
   }
 
   int64_t Stride() const { return config().kv_dim(); }

@@ -79,6 +79,12 @@ struct ReferenceTransformer::Impl {
   // A scale of the family, 1 where the mistake is to forget them.
   double ScaleOf(double scale) const { return Has(ReferenceFault::kNoMultipliers) ? 1.0 : scale; }
 
+  int64_t WindowOf(int64_t) const {
+    const int64_t window = weights.hp.window;
+    if (Has(ReferenceFault::kNoWindow) || window == 0) return 0;
+    return Has(ReferenceFault::kWindowWithoutSelf) ? window + 1 : window;
+  }
+
   // The rows of a step where they belong, zeros between them.
   static Rows ByPosition(const Rows& x, std::span<const int64_t> positions) {
     Rows all(positions.back() + 1, x.width);
@@ -88,7 +94,7 @@ struct ReferenceTransformer::Impl {
     return all;
   }
 
-  oracle::AttentionInput AttentionShape() const {
+  oracle::AttentionInput AttentionShape(int64_t layer) const {
     const oracle::Hyperparameters& hp = weights.hp;
     oracle::AttentionInput input;
     input.heads = hp.heads;
@@ -98,13 +104,14 @@ struct ReferenceTransformer::Impl {
                       ? hp.attention_scale
                       : 1.0 / std::sqrt(static_cast<double>(hp.head_dim));
     if (Has(ReferenceFault::kNoScale)) input.scale = 1.0;
+    input.window = WindowOf(layer);
     input.head_modulo = Has(ReferenceFault::kHeadModulo);
     return input;
   }
 
-  Rows Attend(const Rows& q, const Rows& k, const Rows& v,
+  Rows Attend(int64_t layer, const Rows& q, const Rows& k, const Rows& v,
               std::span<const int64_t> positions) const {
-    oracle::AttentionInput input = AttentionShape();
+    oracle::AttentionInput input = AttentionShape(layer);
     for (int64_t position : positions) {
       int64_t visible = position + 1;
       if (Has(ReferenceFault::kMaskSelf)) visible = std::max<int64_t>(1, visible - 1);
@@ -140,7 +147,7 @@ struct ReferenceTransformer::Impl {
     const Rows cache_k = hook(layer, Stage::kCacheKey, oracle::Exact(rotated_k));
     const Rows cache_v = hook(layer, Stage::kCacheValue, oracle::Exact(v));
     const Rows attention =
-        hook(layer, Stage::kAttention, Attend(rotated_q, cache_k, cache_v, positions));
+        hook(layer, Stage::kAttention, Attend(layer, rotated_q, cache_k, cache_v, positions));
     return hook(layer, Stage::kAttnOut, oracle::Residual(x, Add(MatMul(w.out, attention))));
   }
 
@@ -182,7 +189,7 @@ struct ReferenceTransformer::Impl {
 
   Rows AttendRows(const StageInputs& in, const Rows& q) const {
     const int64_t stride = weights.hp.kv_heads * weights.hp.head_dim;
-    oracle::AttentionInput input = AttentionShape();
+    oracle::AttentionInput input = AttentionShape(in.layer);
     input.visible.assign(in.visible.begin(), in.visible.end());
     LS_CHECK(static_cast<int64_t>(input.visible.size()) == q.n, "{} queries, {} visible", q.n,
              input.visible.size());

@@ -60,14 +60,16 @@ enum class ReferenceFault : uint8_t {
   kFutureVisible,  // a query sees the row after its own
   kGateUpSwapped,
   kNoNormWeight,
-  kEpsOutside,      // 1 / (sqrt(mean) + eps)
-  kNoResidual,      // the FFN's output replaces the stream
-  kNoBias,          // projections without their bias
-  kNoHeadNorm,      // heads are rotated without QK-norm
-  kRopeEveryLayer,  // also the layers that are not to be rotated
-  kRopeUnscaled,    // without position interpolation or factors
-  kNoMultipliers,   // without the scales of embedding, residual, logits and attention
-  kTruncatedCodes,  // activations are rounded towards zero
+  kEpsOutside,         // 1 / (sqrt(mean) + eps)
+  kNoResidual,         // the FFN's output replaces the stream
+  kNoBias,             // projections without their bias
+  kNoHeadNorm,         // heads are rotated without QK-norm
+  kRopeEveryLayer,     // also the layers that are not to be rotated
+  kRopeUnscaled,       // without position interpolation or factors
+  kNoWindow,           // a query sees all rows
+  kWindowWithoutSelf,  // a window that its own row comes on top of
+  kNoMultipliers,      // without the scales of embedding, residual, logits and attention
+  kTruncatedCodes,     // activations are rounded towards zero
 };
 std::vector<ReferenceFault> AllReferenceFaults();  // without kNone
 
@@ -93,7 +95,7 @@ struct StageInputs {
   Stage stage = Stage::kEmbedding;
   std::span<const int32_t> tokens = {};     // [n], of kEmbedding
   std::span<const int32_t> positions = {};  // [n], of RoPE
-  std::span<const int32_t> visible = {};    // [n], of kAttention: each query sees rows [0, visible)
+  std::span<const int32_t> visible = {};    // [n], of kAttention: the query's position + 1
   std::span<const float> input = {};        // [n, width of the stage that this one is made from]
   std::span<const float> stream = {};       // [n, dim], of kAttnOut and kFfnOut: what they add to
   std::span<const float> keys = {};         // [rows, kv_stride], of kAttention

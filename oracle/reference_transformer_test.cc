@@ -206,6 +206,9 @@ bool Applies(ReferenceFault fault, const Model& model, bool quantized) {
   if (fault == ReferenceFault::kRopeUnscaled) {
     return config.rope.linear != 1 || !config.rope.factors.empty();
   }
+  if (fault == ReferenceFault::kNoWindow || fault == ReferenceFault::kWindowWithoutSelf) {
+    return config.window > 0;
+  }
   if (fault == ReferenceFault::kNoMultipliers) return config.residual_scale != 1;
   return fault != ReferenceFault::kTruncatedCodes || quantized;
 }

@@ -1,5 +1,7 @@
 #include "reports/work.h"
 
+#include <algorithm>
+
 #include "caches/check.h"
 
 namespace lockstep {
@@ -25,9 +27,25 @@ void AddWeights(const Model& model, double tokens, double steps, Work* work) {
   AddMatrix(model.output(), steps, steps, work);
 }
 
-// Rows that queries see, summed over the queries.
+// Rows that the queries at positions [0, count) see, or the last of them alone, summed over layers.
+struct VisibleRows {
+  double all = 0;
+  double last = 0;
+};
+
+VisibleRows VisibleTo(const ModelConfig& config, double count) {
+  VisibleRows rows;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const double window = config.window_of(layer) > 0 ? config.window_of(layer) : count;
+    rows.last += std::min(count, window);
+    const double growing = std::min(count, window);
+    rows.all += growing * (growing + 1) / 2 + (count - growing) * window;
+  }
+  return rows;
+}
+
 double AttentionMultiplyAdds(const Model& model, double rows) {
-  return 2.0 * model.config().q_dim() * rows * model.config().num_layers;
+  return 2.0 * model.config().q_dim() * rows;
 }
 
 }  // namespace
@@ -37,18 +55,17 @@ Work PrefillWork(const Model& model, int32_t tokens, int32_t step_tokens) {
   Work work;
   const int32_t steps = (tokens - 1) / step_tokens + 1;
   AddWeights(model, tokens, steps, &work);
-  work.fma_multiply_adds +=
-      AttentionMultiplyAdds(model, static_cast<double>(tokens) * (tokens + 1) / 2);
+  work.fma_multiply_adds += AttentionMultiplyAdds(model, VisibleTo(model.config(), tokens).all);
   return work;
 }
 
 Work DecodeWork(const Model& model, const RowTypes& rows, int32_t depth) {
   Work work;
   AddWeights(model, 1, 1, &work);
-  const double visible = depth + 1.0;
+  const double visible = VisibleTo(model.config(), depth + 1.0).last;
   const auto row_bytes =
       RowBytes(rows.keys, model.config().kv_dim()) + RowBytes(rows.values, model.config().kv_dim());
-  work.bytes += visible * static_cast<double>(row_bytes) * model.config().num_layers;
+  work.bytes += visible * static_cast<double>(row_bytes);
   work.fma_multiply_adds += AttentionMultiplyAdds(model, visible);
   return work;
 }

@@ -52,6 +52,15 @@ void CheckTypes(const Model& model, int32_t layers) {
   }
 }
 
+// What the host computes and no kernel here does.
+void CheckFunction(const Model& model) {
+  const ModelConfig& config = model.config();
+  if (config.window == 0) return;
+  throw UnsupportedOnDevice({.where = fmt::format("device: model '{}'", config.name),
+                             .what = "there are no device kernels for sliding windows",
+                             .remedy = "run the model on the host"});
+}
+
 void CheckModel(const Model& model, int32_t layers) {
   const ModelConfig& config = model.config();
   LS_CHECK(layers > 0 && layers <= config.num_layers, "{} of {} layers on a device", layers,
@@ -62,6 +71,7 @@ void CheckModel(const Model& model, int32_t layers) {
                     "the host",
                     config.head_dim, kHeadDimMax));
   }
+  CheckFunction(model);
   CheckTypes(model, layers);
 }
 

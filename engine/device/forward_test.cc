@@ -17,13 +17,14 @@ namespace {
 using ::testing::Combine;
 using ::testing::ValuesIn;
 
-// The small presets whose weights the kernels take.
+// The small presets whose weights and function the kernels take.
 std::vector<std::string> DevicePresets() {
   std::vector<std::string> names;
   for (const std::string& name : SmallPresets()) {
     const SyntheticSpec& spec = SyntheticPreset(name);
     const GgmlType wide = spec.wide_type.value_or(spec.weight_type);
-    if (device::HasWeightType(spec.weight_type) && device::HasWeightType(wide)) {
+    if (device::HasWeightType(spec.weight_type) && device::HasWeightType(wide) &&
+        spec.window == 0) {
       names.push_back(name);
     }
   }
@@ -145,6 +146,12 @@ TEST(DeviceOptionsTest, RefusesWeightsWithoutKernelsByTensorAndType) {
                 kRemedy);
   spec.wide_type = GgmlType::kF16;
   EXPECT_EQ(Refusal(spec, 3), "accepted");
+}
+
+TEST(DeviceOptionsTest, RefusesFunctionsWithoutKernelsByName) {
+  EXPECT_EQ(Refusal(SyntheticPreset("tiny-mistral-6x2-q8_0"), 1),
+            "device: model 'tiny-mistral-6x2-q8_0': there are no device kernels for sliding "
+            "windows (run the model on the host)");
 }
 
 // ---- Traces -----------------------------------------------------------------------------------

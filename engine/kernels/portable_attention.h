@@ -15,11 +15,12 @@
 namespace lockstep::internal {
 namespace {
 
-// The largest of scores[0, visible), -infinity when none is a number above it.
-inline float MaxScore(const float* scores, int32_t visible) {
+// The largest of scores[from, visible), -infinity when none is a number above it.
+inline float MaxScore(const float* scores, int32_t from, int32_t visible) {
   const int32_t whole = visible / kLanes * kLanes;
+  const int32_t begin = (from + kLanes - 1) / kLanes * kLanes;
   Lanes top = SplatLanes(-__builtin_inff());
-  for (int32_t p = 0; p < whole; p += kLanes) {
+  for (int32_t p = begin; p < whole; p += kLanes) {
     const Lanes x = LoadLanes(scores + p);
     for (int i = 0; i < kParts; ++i)
       top.part[i] = x.part[i] > top.part[i] ? x.part[i] : top.part[i];
@@ -28,28 +29,44 @@ inline float MaxScore(const float* scores, int32_t visible) {
   StoreLanes(top, lanes);
   float best = -__builtin_inff();
   for (float lane : lanes) best = lane > best ? lane : best;
-  for (int32_t p = whole; p < visible; ++p) best = scores[p] > best ? scores[p] : best;
+  const int32_t head = begin < visible ? begin : visible;
+  for (int32_t p = from; p < head; ++p) best = scores[p] > best ? scores[p] : best;
+  const int32_t tail = begin < whole ? whole : begin;
+  for (int32_t p = tail; p < visible; ++p) best = scores[p] > best ? scores[p] : best;
   return best;
 }
 
-// scores[p] becomes exp(scores[p] - top); returns tree16 over p of them.
-inline float SoftmaxWeights(float* scores, int32_t visible, float top) {
+// The weights of positions [from, to) of one run of 16 from `run` on; the rest of it is dropped.
+inline Lanes AddWeights(float* scores, int32_t run, int32_t from, int32_t to, float top,
+                        const Lanes& acc) {
+  float sums[kLanes], weights[kLanes];
+  StoreLanes(acc, sums);
+  StoreLanes(ExpLanes(LoadLanes(scores + run) - SplatLanes(top)), weights);
+  for (int32_t p = from; p < to; ++p) {
+    scores[p] = weights[p - run];
+    sums[p - run] += weights[p - run];
+  }
+  return LoadLanes(sums);
+}
+
+// scores[p] becomes exp(scores[p] - top) for p in [from, visible); returns tree16 over p of them.
+inline float SoftmaxWeights(float* scores, int32_t from, int32_t visible, float top) {
   const int32_t whole = visible / kLanes * kLanes;
+  int32_t begin = from / kLanes * kLanes;
   Lanes acc = SplatLanes(0.0f);
-  for (int32_t p = 0; p < whole; p += kLanes) {
+  if (begin < from) {
+    const int32_t end = begin + kLanes;
+    acc = AddWeights(scores, begin, from, end < visible ? end : visible, top, acc);
+    begin = end;
+  }
+  for (int32_t p = begin; p < whole; p += kLanes) {
     const Lanes e = ExpLanes(LoadLanes(scores + p) - SplatLanes(top));
     StoreLanes(e, scores + p);
     acc = acc + e;
   }
-  if (whole < visible) {  // the row is whole vectors long, what lies past `visible` is dropped
-    float sums[kLanes], last[kLanes];
-    StoreLanes(acc, sums);
-    StoreLanes(ExpLanes(LoadLanes(scores + whole) - SplatLanes(top)), last);
-    for (int32_t p = whole; p < visible; ++p) {
-      scores[p] = last[p - whole];
-      sums[p - whole] += last[p - whole];
-    }
-    acc = LoadLanes(sums);
+  // The row is whole vectors long.
+  if (begin <= whole && whole < visible) {
+    acc = AddWeights(scores, whole, whole, visible, top, acc);
   }
   return SumLanes(acc);
 }
@@ -59,6 +76,11 @@ inline const float* QueryRow(const float* q, int32_t dim, float* padded) {
   if (dim % kLanes == 0) return q;
   for (int32_t d = 0; d < ScoreStride(dim); ++d) padded[d] = d < dim ? q[d] : 0.0f;
   return padded;
+}
+
+// The first row that a query sees.
+inline int32_t FirstVisible(const AttentionShape& shape, int32_t visible) {
+  return shape.window > 0 && visible > shape.window ? visible - shape.window : 0;
 }
 
 // Query heads [head_begin, head_end), which read one KV head, of queries [first, first + count).
@@ -80,6 +102,7 @@ inline void AttentionTile(const AttentionShape& shape, const AttentionQueries& q
       tile.out[tile.count] = queries.out + at;
       tile.scores[tile.count] = scratch + tile.count * stride;
       tile.visible[tile.count] = queries.visible[i];
+      tile.from[tile.count] = FirstVisible(shape, queries.visible[i]);
       ++tile.count;
     }
   }
@@ -87,8 +110,8 @@ inline void AttentionTile(const AttentionShape& shape, const AttentionQueries& q
       shape.scale != 0 ? shape.scale : 1.0f / __builtin_sqrtf(static_cast<float>(head.dim));
   ScoreTile(head, tile, scale, keys);
   for (int32_t r = 0; r < tile.count; ++r) {
-    const float top = MaxScore(tile.scores[r], tile.visible[r]);
-    tile.sums[r] = SoftmaxWeights(tile.scores[r], tile.visible[r], top);
+    const float top = MaxScore(tile.scores[r], tile.from[r], tile.visible[r]);
+    tile.sums[r] = SoftmaxWeights(tile.scores[r], tile.from[r], tile.visible[r], top);
   }
   ValueTile(head, tile);
 }

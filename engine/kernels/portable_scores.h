@@ -44,10 +44,10 @@ inline void DecodeKeyOf(RowType type, const uint8_t* row, int64_t element, int32
 }
 
 // The keys of positions [p, p + kWidth), read in place where they are floats in one piece, else
-// decoded into `scratch`. Of positions from `end` on, nothing is read; `segment` moves on to the
-// segment of p.
-inline KeyBlock KeysAt(const KvHead& head, int32_t p, int32_t end, const KvSegment** segment,
-                       bool fetches_ahead, float* scratch) {
+// decoded into `scratch`. Of positions outside [begin, end) nothing is read; `segment` moves on to
+// the segment of p.
+inline KeyBlock KeysAt(const KvHead& head, int32_t p, int32_t begin, int32_t end,
+                       const KvSegment** segment, bool fetches_ahead, float* scratch) {
   while (p - (*segment)->first >= (*segment)->count) ++*segment;
   const KvSegment* at = *segment;
   const int64_t bytes = StoredBytes(at->key_type, head.kv_stride);
@@ -57,15 +57,18 @@ inline KeyBlock KeysAt(const KvHead& head, int32_t p, int32_t end, const KvSegme
     const int64_t wanted = StoredBytes(at->key_type, head.dim);
     for (int32_t i = 0; i < kWidth; ++i) FetchAhead(row, ahead + i * bytes, wanted);
   }
-  const bool whole = p + kWidth <= end && p - at->first + kWidth <= at->count;
+  const bool whole = p >= begin && p + kWidth <= end && p - at->first + kWidth <= at->count;
   if (whole && at->key_type == RowType::kF32 && head.dim % kLanes == 0) {
     return {.base = reinterpret_cast<const float*>(row) + head.element, .stride = head.kv_stride};
   }
   const int64_t stride = ScoreStride(head.dim);
-  for (int32_t i = 0; i < kWidth && p + i < end; ++i) {
+  const int32_t skipped = p < begin ? begin - p : 0;
+  row += skipped * bytes;
+  for (int32_t i = skipped; i < kWidth && p + i < end; ++i) {
     while (p + i - at->first >= at->count) {
       ++at;
-      row = reinterpret_cast<const uint8_t*>(at->keys);
+      row = reinterpret_cast<const uint8_t*>(at->keys) +
+            int64_t{p + i - at->first} * StoredBytes(at->key_type, head.kv_stride);
     }
     DecodeKeyOf(at->key_type, row, head.element, head.dim, scratch + i * stride);
     row += StoredBytes(at->key_type, head.kv_stride);
@@ -125,8 +128,9 @@ inline void ScoreRows(const RowTile& tile, int32_t r, int32_t p, const KeyBlock&
 
 inline void ScoreTile(const KvHead& head, const RowTile& tile, float scale, float* scratch) {
   const KvSegment* segment = head.segments;
-  for (int32_t p = 0; p < tile.most; p += kWidth) {
-    const KeyBlock keys = KeysAt(head, p, tile.most, &segment, tile.fetches_ahead, scratch);
+  const int32_t begin = tile.from[0];
+  for (int32_t p = begin / kLanes * kLanes; p < tile.most; p += kWidth) {
+    const KeyBlock keys = KeysAt(head, p, begin, tile.most, &segment, tile.fetches_ahead, scratch);
     int32_t r = 0;
     while (r < tile.count && p >= tile.visible[r]) ++r;  // visible increases
     for (; r + kScoreRows <= tile.count; r += kScoreRows) {

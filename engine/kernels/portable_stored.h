@@ -73,14 +73,15 @@ inline void LoadTail(const uint8_t* row, int64_t element, int32_t count, float (
 // The query heads that read one KV head together: each row of K and V is loaded once for all of
 // them.
 struct RowTile {
-  int32_t count;                    // <= kAttentionRows
-  const float* q[kAttentionRows];   // [dim]
-  float* out[kAttentionRows];       // [dim]
-  float* scores[kAttentionRows];    // [visible, whole vectors]
-  float sums[kAttentionRows];       // of the softmax
-  int32_t visible[kAttentionRows];  // increasing
-  int32_t most;                     // the last of them
-  bool fetches_ahead;               // one query: each row is read once, from memory
+  int32_t count;                   // <= kAttentionRows
+  const float* q[kAttentionRows];  // [dim]
+  float* out[kAttentionRows];      // [dim]
+  float* scores[kAttentionRows];   // [visible, whole vectors]
+  float sums[kAttentionRows];      // of the softmax
+  int32_t from[kAttentionRows];    // rows [from, visible) are seen; both increase
+  int32_t visible[kAttentionRows];
+  int32_t most;        // the last of them
+  bool fetches_ahead;  // one query: each row is read once, from memory
 };
 
 // Rows from the one that is read to the one that is asked for. A KV head's part of a row is a line

@@ -104,6 +104,21 @@ inline void AddPositions(const KvHead& head, const ValuePlace& place, int32_t ro
   }
 }
 
+// Positions [begin, end), for each row those that it sees.
+template <size_t kChunks>
+inline void AddAlone(const KvHead& head, ValuePlace place, int32_t row_count,
+                     const KvSegment* segment, int32_t begin, int32_t end,
+                     Lanes (*chains)[kChunks]) {
+  const int32_t first = place.first;
+  for (int32_t r = 0; r < row_count; ++r) {
+    place.first = first + r;
+    const int32_t from = place.tile->from[first + r];
+    const int32_t visible = place.tile->visible[first + r];
+    AddPositions(head, place, 1, segment, from > begin ? from : begin,
+                 visible < end ? visible : end, chains + r);
+  }
+}
+
 template <size_t kChunks>
 inline void StoreOutputs(const RowTile& tile, int32_t first, int32_t row_count, int32_t d,
                          int32_t width, const ValueChains<kChunks>& sums) {
@@ -131,27 +146,32 @@ template <size_t kChunks>
 inline void WeightedValues(const KvHead& head, const RowTile& tile, int32_t first,
                            int32_t row_count, int32_t d, int32_t width) {
   ValueChains<kChunks> chains, sums;
-  const int32_t least = tile.visible[first];  // visible increases
+  const int32_t least = tile.visible[first];  // visible increases, and so does from
   const int32_t most = tile.visible[first + row_count - 1];
+  const int32_t latest = tile.from[first + row_count - 1];
   for (int32_t r = 0; r < row_count; ++r) {
     for (Lanes& sum : sums.of[r]) sum = SplatLanes(-0.0f);  // -0 + p is p, for every p
   }
   const KvSegment* segment = head.segments;
-  for (int32_t begin = 0; begin < most; begin += kSegment) {
+  for (int32_t begin = tile.from[first] / kSegment * kSegment; begin < most; begin += kSegment) {
     const int32_t end = most - begin < kSegment ? most : begin + kSegment;
     while (begin - segment->first >= segment->count) ++segment;
     for (int32_t r = 0; r < row_count; ++r) {
       for (Lanes& chain : chains.of[r]) chain = SplatLanes(0.0f);
     }
-    ValuePlace place = {.tile = &tile, .first = first, .element = head.element + d, .width = width};
+    const ValuePlace place = {
+        .tile = &tile, .first = first, .element = head.element + d, .width = width};
+    const int32_t joint_begin = latest > begin ? latest : begin;
     const int32_t joint = least < end ? least : end;
-    AddPositions(head, place, row_count, segment, begin, joint, chains.of);
+    if (joint_begin > begin) {
+      AddAlone(head, place, row_count, segment, begin, joint_begin < end ? joint_begin : end,
+               chains.of);
+    }
+    AddPositions(head, place, row_count, segment, joint_begin, joint, chains.of);
+    AddAlone(head, place, row_count, segment, joint > joint_begin ? joint : joint_begin, end,
+             chains.of);
     for (int32_t r = 0; r < row_count; ++r) {
-      place.first = first + r;
-      const int32_t from = joint > begin ? joint : begin;
-      const int32_t visible = tile.visible[first + r];
-      AddPositions(head, place, 1, segment, from, visible < end ? visible : end, chains.of + r);
-      if (visible <= begin) continue;
+      if (tile.visible[first + r] <= begin || tile.from[first + r] >= end) continue;
       LOCKSTEP_UNROLL for (size_t c = 0; c < kChunks; ++c) sums.of[r][c] =
           sums.of[r][c] + chains.of[r][c];
     }

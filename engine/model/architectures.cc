@@ -7,8 +7,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::array kArchitectures = {
-    // Llama 1 to 3, SmolLM 1 and 2, Mistral without a window.
-    Architecture{.name = "llama", .source = "https://arxiv.org/abs/2407.21783"},
+    // Llama 1 to 3, SmolLM 1 and 2, Mistral (whose window: https://arxiv.org/abs/2310.06825).
+    Architecture{.name = "llama", .has_window = true, .source = "https://arxiv.org/abs/2407.21783"},
     Architecture{.name = "qwen2",
                  .rope_pairing = RopePairing::kHalves,
                  .needs_qkv_bias = true,

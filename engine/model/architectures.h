@@ -16,6 +16,7 @@ struct Architecture {
   RopePairing rope_pairing = RopePairing::kInterleaved;
   int32_t no_rope_interval = 0;  // ModelConfig::no_rope_interval
   bool has_multipliers = false;  // reads the four scales of ModelConfig
+  bool has_window = false;       // reads attention.sliding_window
   bool needs_qkv_bias = false;   // a file without these tensors is incomplete
   bool needs_qk_norm = false;
   std::string_view source;  // the paper or model card that the function is taken from

@@ -73,6 +73,7 @@ class ConfigReader {
   void ReadRope();
   void ReadScaling();
   void ReadMultipliers();
+  void ReadWindow();
   void RefuseUnknownKeys() const;
 
   const GgufFile& file_;
@@ -84,6 +85,7 @@ class ConfigReader {
 bool ConfigReader::IsRead(std::string_view name) const {
   const auto is_in = [&](const auto& keys) { return std::ranges::count(keys, name) > 0; };
   return is_in(kReadKeys) || (architecture_->has_multipliers && is_in(kMultiplierKeys)) ||
+         (architecture_->has_window && name == "attention.sliding_window") ||
          (scales_ && is_in(kLinearKeys));
 }
 
@@ -119,7 +121,7 @@ void ConfigReader::RefuseUnknownKeys() const {
     if (IsRead(name) || IsNeutral(name)) continue;
     Refuse(file_, key, "its value asks for a function that is not computed here",
            "use a model without it: of RoPE scalings linear and per-pair factors are computed, "
-           "sliding windows and experts are not");
+           "experts are not");
   }
   if (file_.FindInt("split.count", 0, std::numeric_limits<int64_t>::max()).value_or(0) > 1) {
     Refuse(file_, "split.count", "the file is one part of a split model", "merge the parts first");
@@ -207,6 +209,13 @@ void ConfigReader::ReadMultipliers() {
   }
 }
 
+// 0 is "none" in files of some converters.
+void ConfigReader::ReadWindow() {
+  if (architecture_->has_window) {
+    config_.window = FindCount("attention.sliding_window", 0, kMaxContext, 0);
+  }
+}
+
 // The columns of the embedding table, which every other statement of it has to match.
 int32_t ReadVocabSize(const GgufFile& file) {
   const GgufTensor* table = file.FindTensor("token_embd.weight");
@@ -244,6 +253,7 @@ ModelConfig ConfigReader::Read() {
   ReadHeads();
   ReadRope();
   ReadMultipliers();
+  ReadWindow();
   const std::string eps_key = Key("attention.layer_norm_rms_epsilon");
   const double eps = file_.RequireFloat(eps_key);
   config_.rms_eps = static_cast<float>(eps);

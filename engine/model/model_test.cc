@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"llama.rope.scale_linear", 2e6}, BadValue{"llama.rope.scaling.attn_factor", 2.0},
         BadValue{"llama.residual_scale", 0.5},
         BadValue{"llama.rope.scaling.original_context_length", uint64_t{128}},
-        BadValue{"llama.attention.sliding_window", uint64_t{4096}},
+        BadValue{"llama.attention.sliding_window", kHuge},
         BadValue{"llama.attention.causal", false}, BadValue{"llama.expert_count", uint64_t{8}},
         BadValue{"llama.expert_used_count", uint64_t{2}}, BadValue{"llama.logit_scale", 0.5},
         BadValue{"llama.some_future_key", true}, BadValue{"split.count", uint64_t{2}}),
@@ -206,6 +206,16 @@ TEST(ModelTest, LinearScalingIsRead) {
   EditableImage image = Image();
   image.metadata["llama.rope.scaling.type"] = "linear";
   EXPECT_THAT(LoadError(image), HasSubstr("llama.rope.scaling.factor"));
+}
+
+TEST(ModelTest, AWindowIsReadWhereTheFamilyHasOne) {
+  const ModelConfig& config = PresetModel("tiny-mistral-6x2-q8_0")->config();
+  EXPECT_EQ(config.window, 5);
+  for (int32_t layer = 0; layer < 3; ++layer) EXPECT_EQ(config.window_of(layer), 5);
+  EXPECT_EQ(PresetModel(kPreset)->config().window_of(0), 0);
+  EditableImage image = Image("tiny-qwen2-3x1-q8_0");
+  image.metadata["qwen2.attention.sliding_window"] = uint64_t{5};
+  EXPECT_THAT(LoadError(image), HasSubstr("qwen2.attention.sliding_window"));
 }
 
 TEST(ModelTest, FactorsOfRopeAreReadAndBounded) {

@@ -97,7 +97,7 @@ class StepRunner {
 
   const Model& model_;
   const ModelConfig& config_;
-  const AttentionShape shape_;
+  AttentionShape shape_;  // its window is that of the layer in progress
   const ProjectionHook* hook_;
   TeamKernels kernels_;
   Workspace& ws_;

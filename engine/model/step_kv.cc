@@ -64,6 +64,7 @@ void StepRunner::Attend(int32_t layer, bool quantize) {
   }
   views_used_ = 0;
   tiles_.clear();
+  shape_.window = config_.window_of(layer);
   for (const Piece& piece : pieces_) AddTiles(layer, piece, quantize);
   AttendTiles(quantize);
 }

@@ -146,6 +146,7 @@ void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
     writer->AddString(key("rope.scaling.type"), "linear");
     writer->AddFloat32(key("rope.scaling.factor"), spec.rope_linear);
   }
+  if (spec.window > 0) count(key("attention.sliding_window"), spec.window);
   if (spec.multipliers) {
     writer->AddFloat32(key("embedding_scale"), 3.0f);
     writer->AddFloat32(key("residual_scale"), 0.34f);

@@ -54,6 +54,7 @@ const std::map<std::string_view, std::string_view>& RecordedDigests() {
       {"tiny-gqa-8x1-q2_k+q3_k", "58e514b2c378c78bfe19376801d2424d"},
       {"tiny-qwen2-8x2-q5_k+iq4_xs", "f9a175742862f5b60c2afdb67b212b31"},
       {"tiny-untied-4x2-q4_k+q6_k", "0b5f9bd827b565fbf6c3ce0b6e91d4b3"},
+      {"tiny-mistral-6x2-q8_0", "c60cb269be5fbe34cd2e1d8220dab556"},
       {"smollm-135m", "2abcc273391309cc961e7a9bd10b867c"},
   };
   return digests;

@@ -32,9 +32,12 @@ struct Outputs {
 };
 
 // What one head costs: the rows that its queries read.
-int64_t CostOf(const AttentionTile& tile, const int32_t* visible) {
+int64_t CostOf(const AttentionTile& tile, const AttentionJob& job) {
   int64_t rows = 0;
-  for (int32_t i = 0; i < tile.count; ++i) rows += visible[tile.first + i];
+  for (int32_t i = 0; i < tile.count; ++i) {
+    const int32_t visible = job.visible[tile.first + i];
+    rows += job.shape.window > 0 ? std::min(visible, job.shape.window) : visible;
+  }
   return rows;
 }
 
@@ -113,7 +116,7 @@ void TeamKernels::GatePart(const Activations& x, const GatedProduct& product, in
 void TeamKernels::Attend(const AttentionJob& job) {
   int64_t cost = 0;
   for (const AttentionTile& tile : job.tiles) {
-    cost += CostOf(tile, job.visible) * job.shape.num_heads;
+    cost += CostOf(tile, job) * job.shape.num_heads;
   }
   team_.Run([&](int32_t part) { AttendPart(job, cost, part); });
 }
@@ -124,7 +127,7 @@ void TeamKernels::AttendPart(const AttentionJob& job, int64_t cost, int32_t part
   float* scratch = scratch_.data() + scratch_floats_ * part;
   int64_t before = 0;  // cost of the pairs before
   for (const AttentionTile& tile : job.tiles) {
-    const int64_t each = CostOf(tile, job.visible);
+    const int64_t each = CostOf(tile, job);
     int32_t head_begin = 0;
     int32_t head_end = 0;
     for (int32_t head = 0; head < job.shape.num_heads; ++head) {

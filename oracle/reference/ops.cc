@@ -191,18 +191,20 @@ Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& sh
 
 namespace {
 
-// One head of one query: weights[p] sums to 1, and errors[p] bounds the relative error of each
-// exponential, up to a factor that all of them share and that the division takes out again.
+// One head of one query, of the rows that it sees: weights[p] sums to 1, and errors[p] bounds the
+// relative error of each exponential, up to a factor that all of them share and that the division
+// takes out again.
 struct Softmax {
   std::vector<double> weights;
   std::vector<double> errors;
 };
 
+// Of rows [from, visible).
 Softmax SoftmaxOf(const AttentionInput& input, const double* q, const Rows& keys, int64_t offset,
-                  int64_t visible) {
+                  int64_t from, int64_t visible) {
   Softmax softmax;
   std::vector<double> magnitudes;
-  for (int64_t p = 0; p < visible; ++p) {
+  for (int64_t p = from; p < visible; ++p) {
     const double* k = keys.row(p) + offset;
     double dot = 0, magnitude = 0;
     for (int64_t d = 0; d < input.head_dim; ++d) {
@@ -234,19 +236,20 @@ Rows Attention(const AttentionInput& input, const Rows& query, const Rows& keys,
   const int64_t group = input.heads / input.kv_heads;
   for (int64_t t = 0; t < query.n; ++t) {
     const int64_t visible = input.visible[static_cast<size_t>(t)];
+    const int64_t from = input.window > 0 ? std::max<int64_t>(0, visible - input.window) : 0;
     for (int64_t h = 0; h < input.heads; ++h) {
       const int64_t kv_head = input.head_modulo ? h % input.kv_heads : h / group;
       const int64_t offset = kv_head * input.head_dim;
       const double* q = query.row(t) + h * input.head_dim;
-      const Softmax softmax = SoftmaxOf(input, q, keys, offset, visible);
+      const Softmax softmax = SoftmaxOf(input, q, keys, offset, from, visible);
       double shared = Tree16Depth(visible) + 1;  // of the sum, and the division, in units
       for (size_t p = 0; p < softmax.weights.size(); ++p) {
         shared += softmax.weights[p] * softmax.errors[p] / kUnit;
       }
       for (int64_t d = 0; d < input.head_dim; ++d) {
         double sum = 0, error = 0;
-        for (int64_t p = 0; p < visible; ++p) {
-          const auto at = static_cast<size_t>(p);
+        for (int64_t p = from; p < visible; ++p) {
+          const auto at = static_cast<size_t>(p - from);
           const double term = softmax.weights[at] * values.row(p)[offset + d];
           sum += term;
           error += std::fabs(term) * (softmax.errors[at] + Seg256Depth(visible) * kUnit);

@@ -73,6 +73,7 @@ struct AttentionInput {
   int64_t head_dim = 0;
   double scale = 0;              // of the dot products
   bool head_modulo = false;      // query head h reads KV head h mod kv_heads
+  int64_t window = 0;            // a query sees the last so many of its rows; 0: all
   std::vector<int64_t> visible;  // by query: it sees rows [0, visible)
 };
 

@@ -104,6 +104,7 @@ Hyperparameters ReadHyperparameters(const GgufFile& file) {
   }
   hp.rope_linear = file.FindFloat(key("rope.scale_linear")).value_or(hp.rope_linear);
   hp.rope_factors = OptionalVector(file, "rope_freqs.weight", hp.rope_dim / 2);
+  hp.window = file.FindInt(key("attention.sliding_window"), 0, kAny).value_or(0);
   hp.eps = static_cast<float>(file.RequireFloat(key("attention.layer_norm_rms_epsilon")));
   hp.embedding_scale = number("embedding_scale", 1);
   hp.residual_scale = number("residual_scale", 1);

@@ -40,6 +40,7 @@ struct Hyperparameters {
   std::vector<double> rope_factors;  // [rope_dim / 2] divide the frequencies, or empty
   bool rope_halves = false;          // pairs (i, i + rope_dim / 2)
   int64_t no_rope_interval = 0;      // every so-manieth layer is not rotated; 0: all are
+  int64_t window = 0;                // rows that a query sees at most; 0: all
   double eps = 0;                    // as binary32, and so are these:
   double embedding_scale = 1;
   double residual_scale = 1;
