@@ -40,7 +40,8 @@ struct ModelConfig {
   float rms_eps = 0;           // [attention.layer_norm_rms_epsilon]
 
   // [rope.dimension_count], else head_dim; [rope.freq_base]; [rope.scaling.factor] of linear
-  // scaling; the tensor rope_freqs.weight.
+  // scaling or, with its other keys, of YaRN; [rope.scaling.attn_factor]; the tensor
+  // rope_freqs.weight, or of LongRoPE's two the one for this context length.
   RopeFrequencies rope = {};
   RopePairing rope_pairing = RopePairing::kInterleaved;  // the architecture's
   // Layers l with (l + 1) % no_rope_interval == 0 are not rotated; 0: all are. The architecture's.

@@ -34,6 +34,9 @@ struct SyntheticSpec {
   bool rope_factors = false;           // and each pair's frequency by a factor of its own
   bool multipliers = false;            // scales of embedding, residual, logits and attention
   int32_t window = 0;                  // rows that a query sees at most; 0: all
+  int32_t rope_dim = 0;                // rotated elements of a head; 0: all
+  float yarn = 1;                      // YaRN's factor, from a quarter of the context
+  bool long_rope = false;              // LongRoPE's two tensors, and an attention factor
 };
 
 // "smollm-135m" (the embedded default of `lockstep verify`) and small ones for tests.

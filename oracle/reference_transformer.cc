@@ -66,14 +66,21 @@ struct ReferenceTransformer::Impl {
     const oracle::Hyperparameters& hp = weights.hp;
     const bool rotates = hp.no_rope_interval == 0 || (layer + 1) % hp.no_rope_interval != 0;
     if (!rotates && !Has(ReferenceFault::kRopeEveryLayer)) return x;
-    return oracle::Rope(
-        x, positions,
-        {.head_dim = hp.head_dim,
-         .rope_dim = hp.rope_dim,
-         .theta = hp.rope_theta,
-         .halves = hp.rope_halves != Has(ReferenceFault::kRopeHalves),
-         .linear = Has(ReferenceFault::kRopeUnscaled) ? 1.0 : hp.rope_linear,
-         .factors = Has(ReferenceFault::kRopeUnscaled) ? std::vector<double>() : hp.rope_factors});
+    oracle::RopeShape shape = {
+        .head_dim = hp.head_dim,
+        .rope_dim = Has(ReferenceFault::kRopeWholeHead) ? hp.head_dim : hp.rope_dim,
+        .theta = hp.rope_theta,
+        .halves = hp.rope_halves != Has(ReferenceFault::kRopeHalves)};
+    if (!Has(ReferenceFault::kRopeUnscaled)) {
+      shape.linear = hp.rope_linear;
+      if (shape.rope_dim == hp.rope_dim) shape.factors = hp.rope_factors;
+      shape.yarn = hp.yarn;
+      shape.yarn_context = hp.yarn_context;
+      shape.yarn_fast = hp.yarn_fast;
+      shape.yarn_slow = hp.yarn_slow;
+      if (!Has(ReferenceFault::kRopeUnstretched)) shape.stretch = hp.rope_stretch;
+    }
+    return oracle::Rope(x, positions, shape);
   }
 
   // A scale of the family, 1 where the mistake is to forget them.

@@ -65,7 +65,9 @@ enum class ReferenceFault : uint8_t {
   kNoBias,             // projections without their bias
   kNoHeadNorm,         // heads are rotated without QK-norm
   kRopeEveryLayer,     // also the layers that are not to be rotated
-  kRopeUnscaled,       // without position interpolation or factors
+  kRopeUnscaled,       // without position interpolation, YaRN, factors or attention factor
+  kRopeUnstretched,    // without the attention factor
+  kRopeWholeHead,      // also the elements of a head that are not to be rotated
   kNoWindow,           // a query sees all rows
   kWindowWithoutSelf,  // a window that its own row comes on top of
   kNoMultipliers,      // without the scales of embedding, residual, logits and attention

@@ -204,10 +204,12 @@ bool Applies(ReferenceFault fault, const Model& model, bool quantized) {
   if (fault == ReferenceFault::kNoHeadNorm) return !model.layers().front().q_norm.empty();
   if (fault == ReferenceFault::kRopeEveryLayer) return config.no_rope_interval != 0;
   if (fault == ReferenceFault::kRopeUnscaled) {
-    return config.rope.linear != 1 || !config.rope.factors.empty();
+    return config.rope.linear != 1 || !config.rope.factors.empty() || config.rope.yarn;
   }
+  if (fault == ReferenceFault::kRopeUnstretched) return config.rope.attention != 1;
+  if (fault == ReferenceFault::kRopeWholeHead) return config.rope.dim < config.head_dim;
   if (fault == ReferenceFault::kNoWindow || fault == ReferenceFault::kWindowWithoutSelf) {
-    return config.window > 0;
+    return config.window > 0 && config.window < 7;
   }
   if (fault == ReferenceFault::kNoMultipliers) return config.residual_scale != 1;
   return fault != ReferenceFault::kTruncatedCodes || quantized;

@@ -21,6 +21,8 @@ constexpr double kHalfPi3 = -0x1.f1976b7ed8fbcp-110;
 // 2^n for -1022 <= n <= 1023.
 double PowerOfTwo(int64_t n) { return DoubleOf(static_cast<uint64_t>(n + 1023) << 52); }
 
+}  // namespace
+
 // log(x) = e ln 2 + 2 atanh(f), f = (m - 1) / (m + 1), x = 2^e m, m in [sqrt(1/2), sqrt(2)).
 DoubleDouble Log(double x) {
   int64_t e = 0;
@@ -44,8 +46,6 @@ DoubleDouble Log(double x) {
   const DoubleDouble log_m = f * series;
   return kLn2 * DoubleDouble{static_cast<double>(e)} + (log_m + log_m);
 }
-
-}  // namespace
 
 DoubleDouble Pow(double base, DoubleDouble exponent) {
   const DoubleDouble y = exponent * Log(base);

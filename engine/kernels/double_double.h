@@ -60,6 +60,9 @@ inline DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
   return QuickTwoSum(q1, q2) + DoubleDouble{rest.hi / b.hi};
 }
 
+// The natural logarithm. REQUIRES: x > 0 and finite.
+DoubleDouble Log(double x);
+
 // base^exponent. REQUIRES: base > 0 and finite, |exponent * log(base)| < 708.
 DoubleDouble Pow(double base, DoubleDouble exponent);
 

@@ -1,5 +1,6 @@
 #include "engine/math.h"
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
@@ -16,6 +17,7 @@ namespace lockstep {
 namespace {
 
 using internal::DoubleDouble;
+using internal::TwoSum;
 
 constexpr double kMaxRadians = 0x1p+31;
 
@@ -41,11 +43,50 @@ double CanonicalPow(double base, double exponent) {
 
 namespace {
 
+// The pair that turns `turns` times within the original context, as a number between pairs.
+double PairOfTurns(const RopeFrequencies& rope, double turns) {
+  constexpr double kTurn = 0x1.921fb54442d18p+2;  // 2 pi
+  const DoubleDouble length = internal::Log(rope.yarn->original / (turns * kTurn));
+  const DoubleDouble base = internal::Log(rope.theta);
+  return (length * DoubleDouble{static_cast<double>(rope.dim)} / (base + base)).hi;
+}
+
+// What YaRN multiplies the frequencies by: from the first pair that is divided at all to the first
+// that is divided in full.
+std::vector<DoubleDouble> YarnWeights(const RopeFrequencies& rope) {
+  const auto last = static_cast<double>(rope.dim - 1);
+  // Bounds first, which keep the conversions to integers in range.
+  const double low = std::clamp(PairOfTurns(rope, rope.yarn->fast), 0.0, last);
+  const double high = std::clamp(PairOfTurns(rope, rope.yarn->slow), 0.0, last);
+  const auto begin = static_cast<double>(static_cast<int64_t>(low));
+  auto end = static_cast<double>(static_cast<int64_t>(high));
+  if (end < high) end += 1.0;
+  const double width = end > begin ? end - begin : 0.001;
+  std::vector<DoubleDouble> weights;
+  for (int32_t i = 0; i < rope.dim / 2; ++i) {
+    const double divided = std::clamp((static_cast<double>(i) - begin) / width, 0.0, 1.0);
+    weights.push_back(DoubleDouble{divided} / DoubleDouble{rope.yarn->factor} +
+                      TwoSum(1.0, -divided));
+  }
+  return weights;
+}
+
+// Of cosines and sines. With YaRN equation 22 of the paper, of queries and keys each.
+DoubleDouble AttentionFactor(const RopeFrequencies& rope) {
+  DoubleDouble factor = {rope.attention};
+  if (rope.yarn) {
+    factor = factor * (DoubleDouble{1.0} + internal::Log(rope.yarn->factor) / DoubleDouble{10.0});
+  }
+  return factor;
+}
+
 // Radians a position.
 std::vector<DoubleDouble> Frequencies(const RopeFrequencies& rope) {
   const auto half = static_cast<size_t>(rope.dim / 2);
   LS_CHECK(rope.factors.empty() || rope.factors.size() == half, "{} factors of {} pairs",
            rope.factors.size(), half);
+  std::vector<DoubleDouble> weights;
+  if (rope.yarn) weights = YarnWeights(rope);
   std::vector<DoubleDouble> frequencies(half);
   for (size_t i = 0; i < half; ++i) {
     const DoubleDouble exponent =
@@ -53,6 +94,7 @@ std::vector<DoubleDouble> Frequencies(const RopeFrequencies& rope) {
     DoubleDouble& frequency = frequencies[i];
     frequency = internal::Pow(rope.theta, exponent);
     if (rope.linear != 1.0) frequency = frequency / DoubleDouble{rope.linear};
+    if (rope.yarn) frequency = frequency * weights[i];
     if (!rope.factors.empty()) {
       frequency = frequency / DoubleDouble{static_cast<double>(rope.factors[i])};
     }
@@ -65,10 +107,15 @@ std::vector<DoubleDouble> Frequencies(const RopeFrequencies& rope) {
 RopeTable::RopeTable(const RopeFrequencies& rope, int32_t num_positions)
     : half_(rope.dim / 2), num_positions_(num_positions) {
   LS_CHECK(rope.dim > 0 && rope.dim % 2 == 0 && rope.theta > 0 && std::isfinite(rope.theta) &&
-               rope.linear > 0 && num_positions > 0,
+               rope.linear > 0 && rope.attention > 0 && num_positions > 0,
            "RoPE of {} dimensions, theta {}, divided by {}, {} positions", rope.dim, rope.theta,
            rope.linear, num_positions);
+  LS_CHECK(!rope.yarn || (rope.theta > 1 && rope.yarn->factor > 0 && rope.yarn->original > 0 &&
+                          rope.yarn->fast > 0 && rope.yarn->slow > 0),
+           "YaRN by {} from {} positions", rope.yarn->factor, rope.yarn->original);
   const auto half = static_cast<size_t>(half_);
+  const DoubleDouble attention = AttentionFactor(rope);
+  const bool scales = rope.yarn || rope.attention != 1.0;
   const std::vector<DoubleDouble> frequencies = Frequencies(rope);
   for (const DoubleDouble& frequency : frequencies) {
     LS_CHECK(frequency.hi * num_positions <= kMaxRadians, "{} radians a position", frequency.hi);
@@ -79,8 +126,8 @@ RopeTable::RopeTable(const RopeFrequencies& rope, int32_t num_positions)
     for (size_t i = 0; i < half; ++i) {
       const internal::SinCosPair pair =
           internal::SinCosOf(frequencies[i] * DoubleDouble{static_cast<double>(p)});
-      row[i] = RoundOnce(pair.cos);
-      row[half + i] = RoundOnce(pair.sin);
+      row[i] = RoundOnce(scales ? pair.cos * attention : pair.cos);
+      row[half + i] = RoundOnce(scales ? pair.sin * attention : pair.sin);
     }
   }
 }

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <mpfr.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "caches/digest.h"
@@ -217,6 +219,55 @@ TEST(RopeTableTest, EveryEntryIsCorrectlyRounded) {
   EXPECT_EQ(CountWrong(2, 10000.0, 200000), 0) << "angles up to 200000 radians";
 }
 
+// YaRN in the words of its paper, 200 bits wide: pairs that turn more than 32 times in the original
+// context keep their frequency, those that turn less than once have it divided.
+TEST(RopeTableTest, YarnIsThePapersFunctionCorrectlyRounded) {
+  for (const auto& [dim, original, factor, attention] :
+       {std::tuple{128, 32768.0, 4.0, 1.0}, {64, 4096.0, 16.0, 1.0}, {24, 64.0, 4.0, 0.75}}) {
+    const RopeFrequencies rope = {.dim = dim,
+                                  .theta = 10000.0,
+                                  .yarn = YarnScaling{.factor = factor, .original = original},
+                                  .attention = attention};
+    const RopeTable table(rope, 2100);
+    const auto pair_of = [&](double turns) {
+      return dim * std::log(original / (turns * 2 * M_PI)) / (2 * std::log(10000.0));
+    };
+    const double low = std::max(0.0, std::floor(pair_of(32)));
+    const double high = std::min(dim - 1.0, std::ceil(pair_of(1)));
+    const double scale = attention * (0.1 * std::log(factor) + 1);
+    Big frequency, angle, exponent, cos, sin;
+    int wrong = 0;
+    for (int32_t i = 0; i < dim / 2; ++i) {
+      mpfr_set_si(exponent.get(), -2L * i, MPFR_RNDN);
+      mpfr_div_si(exponent.get(), exponent.get(), dim, MPFR_RNDN);
+      mpfr_set_d(frequency.get(), 10000.0, MPFR_RNDN);
+      mpfr_pow(frequency.get(), frequency.get(), exponent.get(), MPFR_RNDN);
+      const double divided = std::clamp((i - low) / (high - low), 0.0, 1.0);
+      mpfr_mul_d(frequency.get(), frequency.get(), divided / factor + (1 - divided), MPFR_RNDN);
+      for (int32_t p = 0; p < 2100; p += 7) {
+        mpfr_mul_si(angle.get(), frequency.get(), p, MPFR_RNDN);
+        mpfr_sin_cos(sin.get(), cos.get(), angle.get(), MPFR_RNDN);
+        mpfr_mul_d(cos.get(), cos.get(), scale, MPFR_RNDN);
+        mpfr_mul_d(sin.get(), sin.get(), scale, MPFR_RNDN);
+        const auto at = static_cast<size_t>(i);
+        wrong += table.cos(p)[at] == cos.ToFloat() ? 0 : 1;
+        wrong += table.sin(p)[at] == sin.ToFloat() ? 0 : 1;
+      }
+    }
+    // The test's own weights and scale are doubles: a tie comes near enough once in some thousands.
+    EXPECT_LE(wrong, 8) << dim;
+  }
+}
+
+TEST(RopeTableTest, AnAttentionFactorStretchesWhatIsRotated) {
+  const RopeTable plain({.dim = 6, .theta = 10000.0}, 3);
+  const RopeTable doubled({.dim = 6, .theta = 10000.0, .attention = 2}, 3);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(doubled.cos(2)[i], 2 * plain.cos(2)[i]);
+    EXPECT_EQ(doubled.sin(2)[i], 2 * plain.sin(2)[i]);
+  }
+}
+
 TEST(RopeTableTest, RowsAreWhereTheyShouldBe) {
   const RopeTable table({.dim = 6, .theta = 10000.0}, 3);
   EXPECT_EQ(table.cos(0).size(), 3u);
@@ -234,6 +285,8 @@ TEST(RopeTableTest, RowsAreWhereTheyShouldBe) {
   EXPECT_DEATH(RopeTable({.dim = 6, .theta = 10000.0}, 0), "0 positions");
   const RopeFrequencies three = {.dim = 8, .theta = 10.0, .factors = {1, 1, 1}};
   EXPECT_DEATH(RopeTable(three, 3), "3 factors of 4 pairs");
+  const RopeFrequencies yarn = {.dim = 8, .theta = 10.0, .yarn = YarnScaling{.factor = 4}};
+  EXPECT_DEATH(RopeTable(yarn, 3), "YaRN by 4 from 0 positions");
 }
 
 TEST(MathDeathTest, ArgumentsOutsideTheDomain) {

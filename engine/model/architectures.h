@@ -17,6 +17,7 @@ struct Architecture {
   int32_t no_rope_interval = 0;  // ModelConfig::no_rope_interval
   bool has_multipliers = false;  // reads the four scales of ModelConfig
   bool has_window = false;       // reads attention.sliding_window
+  bool fused = false;            // Q, K and V are one matrix, gate and up another
   bool needs_qkv_bias = false;   // a file without these tensors is incomplete
   bool needs_qk_norm = false;
   std::string_view source;  // the paper or model card that the function is taken from

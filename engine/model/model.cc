@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <list>
 #include <optional>
 #include <set>
@@ -25,6 +27,10 @@ class TensorReader {
 
   const std::string& path() const { return file_.path(); }
   bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
+
+  int64_t RequireInt(const std::string& key, int64_t low, int64_t high) const {
+    return file_.RequireInt(key, low, high);
+  }
 
   // [rows, cols] as the engine names it; GGUF's shape has the contiguous dimension first.
   const GgufTensor& Matrix(const std::string& name, int32_t rows, int32_t cols) {
@@ -65,9 +71,10 @@ class TensorReader {
   std::set<std::string> used_;
 };
 
-// A matrix that is found and checked, and not packed yet.
+// A matrix that is found and checked, and not packed yet: a tensor, or some of its rows.
 struct Unpacked {
-  const GgufTensor* tensor = nullptr;
+  GgmlType type = GgmlType::kF32;
+  std::span<const std::byte> data;
   int32_t rows = 0;
   int32_t cols = 0;
   PackedMatrix* packed = nullptr;  // where it goes
@@ -85,18 +92,17 @@ std::unique_ptr<WeightArena> PackAll(std::span<const Unpacked> matrices, ThreadT
   int64_t room = 0;
   int64_t total = 0;  // bytes of the file
   for (const Unpacked& m : matrices) {
-    room += PackedMatrix::PackedBytes(m.tensor->type, m.rows, m.cols);
-    total += static_cast<int64_t>(m.tensor->data.size());
+    room += PackedMatrix::PackedBytes(m.type, m.rows, m.cols);
+    total += static_cast<int64_t>(m.data.size());
   }
   auto arena = std::make_unique<WeightArena>(room);
   constexpr int32_t kGrain = PackedMatrix::kPackGroups;
   int64_t done = 0;
   for (const Unpacked& m : matrices) {
-    const GgmlType type = m.tensor->type;
     PackedMatrix& packed = *m.packed;
-    packed = PackedMatrix::Over(arena->Take(PackedMatrix::PackedBytes(type, m.rows, m.cols)), type,
-                                m.rows, m.cols);
-    const auto bytes = static_cast<int64_t>(m.tensor->data.size());
+    packed = PackedMatrix::Over(arena->Take(PackedMatrix::PackedBytes(m.type, m.rows, m.cols)),
+                                m.type, m.rows, m.cols);
+    const auto bytes = static_cast<int64_t>(m.data.size());
     const auto piece = static_cast<int32_t>(
         std::max<int64_t>(kPieceBytes / packed.group_bytes() / kGrain, 1) * kGrain);
     for (int32_t first = 0; first < packed.groups(); first += piece) {
@@ -104,7 +110,7 @@ std::unique_ptr<WeightArena> PackAll(std::span<const Unpacked> matrices, ThreadT
       team.Run([&](int32_t part) {
         const PartRange range = PartOf(count, part, team.size(), kGrain);
         if (range.empty()) return;
-        packed.Pack(m.tensor->data, first + static_cast<int32_t>(range.begin),
+        packed.Pack(m.data, first + static_cast<int32_t>(range.begin),
                     first + static_cast<int32_t>(range.end));
       });
       if (options.progress) {
@@ -116,20 +122,50 @@ std::unique_ptr<WeightArena> PackAll(std::span<const Unpacked> matrices, ThreadT
   return arena;
 }
 
+// A matrix and where it goes: by itself a tensor, or some of the rows of one that holds several.
+struct Place {
+  int32_t rows = 0;
+  PackedMatrix* packed = nullptr;
+};
+
+// The matrices of `name`, of `cols` columns, one below the other.
+void FindMatrices(TensorReader& reader, const std::string& name, int32_t cols,
+                  std::initializer_list<Place> places, std::vector<Unpacked>* matrices) {
+  int32_t rows = 0;
+  for (const Place& place : places) rows += place.rows;
+  const GgufTensor& tensor = reader.Matrix(name, rows, cols);
+  const size_t row_bytes = tensor.data.size() / static_cast<size_t>(rows);
+  size_t first = 0;
+  for (const Place& place : places) {
+    const auto count = static_cast<size_t>(place.rows);
+    matrices->push_back({tensor.type, tensor.data.subspan(first * row_bytes, count * row_bytes),
+                         place.rows, cols, place.packed});
+    first += count;
+  }
+}
+
 // The matrices of a layer in the order in which a step reads them; the rest goes into `w`.
 void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, LayerWeights& w,
                std::vector<Unpacked>* matrices) {
   const auto name = [&](std::string_view suffix) {
     return fmt::format("blk.{}.{}", layer, suffix);
   };
-  const auto find = [&](std::string_view suffix, int32_t rows, int32_t cols, PackedMatrix* packed) {
-    matrices->push_back({&reader.Matrix(name(suffix), rows, cols), rows, cols, packed});
+  const auto find = [&](std::string_view suffix, int32_t cols,
+                        std::initializer_list<Place> places) {
+    FindMatrices(reader, name(suffix), cols, places, matrices);
   };
-  w.attn_norm = reader.Vector(name("attn_norm.weight"), config.dim);
-  find("attn_q.weight", config.q_dim(), config.dim, &w.wq);
-  find("attn_k.weight", config.kv_dim(), config.dim, &w.wk);
-  find("attn_v.weight", config.kv_dim(), config.dim, &w.wv);
   const Architecture& family = *FindArchitecture(config.architecture);
+  w.attn_norm = reader.Vector(name("attn_norm.weight"), config.dim);
+  const Place q = {config.q_dim(), &w.wq};
+  const Place k = {config.kv_dim(), &w.wk};
+  const Place v = {config.kv_dim(), &w.wv};
+  if (family.fused) {
+    find("attn_qkv.weight", config.dim, {q, k, v});
+  } else {
+    find("attn_q.weight", config.dim, {q});
+    find("attn_k.weight", config.dim, {k});
+    find("attn_v.weight", config.dim, {v});
+  }
   const auto bias = [&](std::string_view suffix, int32_t elements) {
     return reader.OptionalVector(name(suffix), elements, family.needs_qkv_bias);
   };
@@ -141,17 +177,22 @@ void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, L
   w.bv = bias("attn_v.bias", config.kv_dim());
   w.q_norm = norm("attn_q_norm.weight");
   w.k_norm = norm("attn_k_norm.weight");
-  find("attn_output.weight", config.dim, config.q_dim(), &w.wo);
+  find("attn_output.weight", config.q_dim(), {{config.dim, &w.wo}});
   w.ffn_norm = reader.Vector(name("ffn_norm.weight"), config.dim);
-  find("ffn_gate.weight", config.ffn_dim, config.dim, &w.w_gate);
-  find("ffn_up.weight", config.ffn_dim, config.dim, &w.w_up);
-  find("ffn_down.weight", config.dim, config.ffn_dim, &w.w_down);
+  const Place gate = {config.ffn_dim, &w.w_gate};
+  const Place up = {config.ffn_dim, &w.w_up};
+  if (family.fused) {
+    find("ffn_up.weight", config.dim, {gate, up});
+  } else {
+    find("ffn_gate.weight", config.dim, {gate});
+    find("ffn_up.weight", config.dim, {up});
+  }
+  find("ffn_down.weight", config.ffn_dim, {{config.dim, &w.w_down}});
 }
 
 // What the frequency of each pair is divided by. At least 1, so that no angle exceeds its position.
-std::vector<float> RopeFactors(TensorReader& reader, const ModelConfig& config) {
-  const std::string name = "rope_freqs.weight";
-  std::vector<float> factors = reader.OptionalVector(name, config.rope.dim / 2);
+std::vector<float> ReadFactors(TensorReader& reader, const std::string& name, int32_t pairs) {
+  std::vector<float> factors = reader.Vector(name, pairs);
   for (const float factor : factors) {
     if (factor >= 1.0f && factor <= 1e6f) continue;
     throw Error({fmt::format("{}: tensor '{}'", reader.path(), name),
@@ -159,6 +200,22 @@ std::vector<float> RopeFactors(TensorReader& reader, const ModelConfig& config) 
                  "use a model whose RoPE factors stretch positions"});
   }
   return factors;
+}
+
+// One tensor of factors, or LongRoPE's two: one for contexts up to the original one and one for
+// longer ones.
+std::vector<float> RopeFactors(TensorReader& reader, const ModelConfig& config) {
+  const int32_t pairs = config.rope.dim / 2;
+  const std::string long_name = "rope_factors_long.weight";
+  if (reader.Has(long_name)) {
+    const std::string key = config.architecture + ".rope.scaling.original_context_length";
+    const int64_t original = reader.RequireInt(key, 1, std::numeric_limits<int32_t>::max());
+    std::vector<float> longer = ReadFactors(reader, long_name, pairs);
+    std::vector<float> shorter = ReadFactors(reader, "rope_factors_short.weight", pairs);
+    return config.context_length > original ? longer : shorter;
+  }
+  const std::string name = "rope_freqs.weight";
+  return reader.Has(name) ? ReadFactors(reader, name, pairs) : std::vector<float>();
 }
 
 }  // namespace
@@ -186,13 +243,12 @@ std::shared_ptr<const Model> Model::Load(std::shared_ptr<const GgufFile> file,
   model->output_norm_ = reader.Vector("output_norm.weight", config.dim);
   config.tied_head = !reader.Has("output.weight");
   const std::string head = config.tied_head ? "token_embd.weight" : "output.weight";
-  matrices.push_back({&reader.Matrix(head, config.vocab_size, config.dim), config.vocab_size,
-                      config.dim, &model->output_});
+  FindMatrices(reader, head, config.dim, {{config.vocab_size, &model->output_}}, &matrices);
   reader.RefuseUnused();
 
   std::optional<ThreadTeam> own;
   if (options.team == nullptr) {
-    own.emplace(matrices.back().tensor->data.size() < kSharedBytes ? 1 : DefaultThreads());
+    own.emplace(matrices.back().data.size() < kSharedBytes ? 1 : DefaultThreads());
   }
   model->arena_ = PackAll(matrices, own ? *own : *options.team, options);
   model->layers_.assign(std::make_move_iterator(layers.begin()),

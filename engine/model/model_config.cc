@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <span>
 
 #include "caches/error.h"
 #include "engine/model/architectures.h"
@@ -32,6 +34,14 @@ constexpr std::array<std::string_view, 10> kReadKeys = {
 constexpr std::array<std::string_view, 4> kLinearKeys = {"rope.scale_linear", "rope.scaling.factor",
                                                          "rope.scaling.original_context_length",
                                                          "rope.scaling.type"};
+
+// Read besides with YaRN, and with LongRoPE.
+constexpr std::array<std::string_view, 6> kYarnKeys = {
+    "rope.scaling.attn_factor",    "rope.scaling.factor",
+    "rope.scaling.type",           "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow", "rope.scaling.original_context_length"};
+constexpr std::array<std::string_view, 3> kLongRopeKeys = {
+    "rope.scaling.attn_factor", "rope.scaling.original_context_length", "rope.scaling.type"};
 
 // Read besides for architectures with multipliers.
 constexpr std::array<std::string_view, 4> kMultiplierKeys = {"attention.scale", "embedding_scale",
@@ -64,6 +74,9 @@ class ConfigReader {
     return value ? static_cast<int32_t>(*value) : otherwise;
   }
 
+  double FindInRange(std::string_view name, double low, double high,
+                     std::optional<double> otherwise) const;
+
   // A finite number above 0, or `otherwise`.
   double FindPositive(std::string_view name, double otherwise) const;
 
@@ -72,21 +85,23 @@ class ConfigReader {
   void ReadHeads();
   void ReadRope();
   void ReadScaling();
+  void ReadLinear(std::string_view name);
+  void ReadYarn();
+  void ReadLongRope();
   void ReadMultipliers();
   void ReadWindow();
   void RefuseUnknownKeys() const;
 
   const GgufFile& file_;
   const Architecture* architecture_ = nullptr;
-  bool scales_ = false;  // RoPE, linearly
+  std::span<const std::string_view> scaling_keys_;  // that the kind of RoPE scaling reads
   ModelConfig config_;
 };
 
 bool ConfigReader::IsRead(std::string_view name) const {
   const auto is_in = [&](const auto& keys) { return std::ranges::count(keys, name) > 0; };
   return is_in(kReadKeys) || (architecture_->has_multipliers && is_in(kMultiplierKeys)) ||
-         (architecture_->has_window && name == "attention.sliding_window") ||
-         (scales_ && is_in(kLinearKeys));
+         (architecture_->has_window && name == "attention.sliding_window") || is_in(scaling_keys_);
 }
 
 // Keys that are harmless at one value, which is the one that means "not used". At any other value,
@@ -109,6 +124,9 @@ bool ConfigReader::IsNeutral(std::string_view name) const {
   if (name == "rope.scaling.finetuned") {  // Granite's switch for RoPE; of no effect elsewhere
     return !architecture_->has_multipliers || file_.FindBool(key) == true;
   }
+  if (name == "rope.scaling.yarn_ext_factor" || name == "rope.scaling.yarn_attn_factor") {
+    return float_is(1.0);
+  }
   if (name == "tensor_data_layout") return file_.FindString(key) == "Meta AI original pth";
   return false;
 }
@@ -120,8 +138,8 @@ void ConfigReader::RefuseUnknownKeys() const {
     const std::string_view name = std::string_view(key).substr(prefix.size());
     if (IsRead(name) || IsNeutral(name)) continue;
     Refuse(file_, key, "its value asks for a function that is not computed here",
-           "use a model without it: of RoPE scalings linear and per-pair factors are computed, "
-           "experts are not");
+           "use a model without it: of RoPE scalings linear, YaRN and factors of pairs are "
+           "computed, experts are not");
   }
   if (file_.FindInt("split.count", 0, std::numeric_limits<int64_t>::max()).value_or(0) > 1) {
     Refuse(file_, "split.count", "the file is one part of a split model", "merge the parts first");
@@ -181,22 +199,74 @@ void ConfigReader::ReadRope() {
   ReadScaling();
 }
 
-// Linear scaling alone, which is also meant where a factor stands without a type.
+// Linear scaling is also meant where a factor stands without a type, and LongRoPE where its tensors
+// do.
 void ConfigReader::ReadScaling() {
   const std::string type_key = Key("rope.scaling.type");
   const auto type = file_.FindString(type_key);
-  if (type && *type != "linear" && *type != "none") {
-    Refuse(file_, type_key, fmt::format("RoPE scaling '{}' is not computed here", *type),
-           "use a model with linear scaling, with rope_freqs.weight, or with none");
-  }
   const bool old = file_.FindFloat(Key("rope.scale_linear")).has_value();  // of older files
-  const std::string name = Key(old ? "rope.scale_linear" : "rope.scaling.factor");
-  scales_ = type ? *type == "linear" : file_.FindFloat(name).has_value();
-  if (!scales_) return;
-  config_.rope.linear = file_.RequireFloat(name);
-  if (!(config_.rope.linear >= 1.0 && config_.rope.linear <= 1e6)) {
-    Refuse(file_, name, fmt::format("{} is outside [1, 1e6]", config_.rope.linear), "");
+  const std::string_view factor = old ? "rope.scale_linear" : "rope.scaling.factor";
+  const bool long_rope = file_.FindTensor("rope_factors_long.weight") != nullptr;
+  if (type ? *type == "linear" : !long_rope && file_.FindFloat(Key(factor)).has_value()) {
+    ReadLinear(factor);
+  } else if (type && *type == "yarn") {
+    ReadYarn();
+  } else if (type ? *type == "longrope" : long_rope) {
+    ReadLongRope();
+  } else if (type && *type != "none") {
+    Refuse(file_, type_key, fmt::format("RoPE scaling '{}' is not computed here", *type),
+           "use a model with linear scaling, with yarn, with longrope, with rope_freqs.weight, or "
+           "with none");
   }
+}
+
+void ConfigReader::ReadLinear(std::string_view name) {
+  scaling_keys_ = kLinearKeys;
+  config_.rope.linear = FindInRange(name, 1.0, 1e6, {});
+}
+
+void ConfigReader::ReadYarn() {
+  scaling_keys_ = kYarnKeys;
+  RopeFrequencies& rope = config_.rope;
+  rope.yarn = YarnScaling{.factor = FindInRange("rope.scaling.factor", 1.0, 1e6, {}),
+                          .original = static_cast<double>(
+                              RequireCount("rope.scaling.original_context_length", kMaxContext)),
+                          .fast = FindInRange("rope.scaling.yarn_beta_fast", 1e-6, 1e6, 32.0),
+                          .slow = FindInRange("rope.scaling.yarn_beta_slow", 1e-6, 1e6, 1.0)};
+  rope.attention = FindInRange("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
+  for (const char* tensor : {"rope_freqs.weight", "rope_factors_long.weight"}) {
+    if (file_.FindTensor(tensor) == nullptr) continue;
+    Refuse(file_, Key("rope.scaling.type"),
+           fmt::format("YaRN and tensor '{}' stand together", tensor),
+           "use a model that has one of them");
+  }
+  if (rope.theta <= 1.0) {
+    Refuse(file_, Key("rope.freq_base"),
+           "with a base of 1 all pairs turn alike: YaRN has none to tell", "");
+  }
+}
+
+// Which of the two tensors is meant depends on the context that the model is run with: here the
+// file's own, whatever a sequence uses of it, so that no row depends on how long a sequence gets.
+void ConfigReader::ReadLongRope() {
+  scaling_keys_ = kLongRopeKeys;
+  if (file_.FindTensor("rope_factors_long.weight") == nullptr) {
+    Refuse(file_, Key("rope.scaling.type"), "there is no tensor 'rope_factors_long.weight'",
+           "the model is incomplete");
+  }
+  config_.rope.attention = FindInRange("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
+}
+
+// `otherwise`, or required without one.
+double ConfigReader::FindInRange(std::string_view name, double low, double high,
+                                 std::optional<double> otherwise) const {
+  const std::string key = Key(name);
+  const double value =
+      otherwise ? file_.FindFloat(key).value_or(*otherwise) : file_.RequireFloat(key);
+  if (!(value >= low && value <= high)) {
+    Refuse(file_, key, fmt::format("{} is outside [{:g}, {:g}]", value, low, high), "");
+  }
+  return value;
 }
 
 void ConfigReader::ReadMultipliers() {
@@ -213,6 +283,8 @@ void ConfigReader::ReadMultipliers() {
 void ConfigReader::ReadWindow() {
   if (architecture_->has_window) {
     config_.window = FindCount("attention.sliding_window", 0, kMaxContext, 0);
+    // As long as the context, it hides nothing.
+    if (config_.window >= config_.context_length) config_.window = 0;
   }
 }
 

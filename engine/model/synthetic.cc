@@ -84,12 +84,12 @@ class TensorWriter {
     Vector(name, values);
   }
 
-  // 1 for the fast pairs, then rising to 8, as Llama 3.1 stretches the slow ones.
-  void RopeFactors(std::string_view name, int32_t pairs) {
+  // 1 for the fast pairs, then rising to `most`, 8 where Llama 3.1 stretches the slow ones.
+  void RopeFactors(std::string_view name, int32_t pairs, float most) {
     std::vector<float> values(static_cast<size_t>(pairs));
     for (int32_t i = 0; i < pairs; ++i) {
       const float slow = static_cast<float>(2 * i - pairs) / static_cast<float>(pairs);
-      values[static_cast<size_t>(i)] = slow > 0 ? 1.0f + 7.0f * slow : 1.0f;
+      values[static_cast<size_t>(i)] = slow > 0 ? 1.0f + (most - 1.0f) * slow : 1.0f;
     }
     Vector(name, values);
   }
@@ -122,6 +122,13 @@ class TensorWriter {
   GgufWriter& writer_;
 };
 
+int32_t RopeDim(const SyntheticSpec& spec) {
+  return spec.rope_dim > 0 ? spec.rope_dim : spec.head_dim;
+}
+
+// Of Phi-3: Q, K and V in one matrix, gate and up in another.
+bool Fused(const SyntheticSpec& spec) { return spec.architecture == "phi3"; }
+
 void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
   const auto count = [&](std::string_view key, int32_t value) {
     LS_CHECK(value > 0, "{}: {} is {}", spec.name, key, value);
@@ -140,11 +147,19 @@ void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
   count(key("attention.head_count_kv"), spec.num_kv_heads);
   count(key("attention.key_length"), spec.head_dim);
   count(key("attention.value_length"), spec.head_dim);
-  count(key("rope.dimension_count"), spec.head_dim);
+  count(key("rope.dimension_count"), RopeDim(spec));
   writer->AddFloat32(key("rope.freq_base"), kRopeTheta);
   if (spec.rope_linear != 1.0f) {
     writer->AddString(key("rope.scaling.type"), "linear");
     writer->AddFloat32(key("rope.scaling.factor"), spec.rope_linear);
+  }
+  if (spec.yarn != 1.0f) {
+    writer->AddString(key("rope.scaling.type"), "yarn");
+    writer->AddFloat32(key("rope.scaling.factor"), spec.yarn);
+  }
+  if (spec.long_rope) writer->AddFloat32(key("rope.scaling.attn_factor"), 1.19f);
+  if (spec.yarn != 1.0f || spec.long_rope) {
+    count(key("rope.scaling.original_context_length"), spec.context_length / 4);
   }
   if (spec.window > 0) count(key("attention.sliding_window"), spec.window);
   if (spec.multipliers) {
@@ -164,9 +179,13 @@ void AddLayer(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
   const int32_t q_dim = spec.num_heads * spec.head_dim;
   const int32_t kv_dim = spec.num_kv_heads * spec.head_dim;
   tensors->Norm(name("attn_norm.weight"), spec.dim, 1.0f);
-  tensors->Projection(name("attn_q.weight"), q_dim, spec.dim, kQueryKeyGain);
-  tensors->Projection(name("attn_k.weight"), kv_dim, spec.dim, kQueryKeyGain);
-  tensors->Projection(name("attn_v.weight"), kv_dim, spec.dim, kValueGain);
+  if (Fused(spec)) {
+    tensors->Projection(name("attn_qkv.weight"), q_dim + 2 * kv_dim, spec.dim, kQueryKeyGain);
+  } else {
+    tensors->Projection(name("attn_q.weight"), q_dim, spec.dim, kQueryKeyGain);
+    tensors->Projection(name("attn_k.weight"), kv_dim, spec.dim, kQueryKeyGain);
+    tensors->Projection(name("attn_v.weight"), kv_dim, spec.dim, kValueGain);
+  }
   if (spec.qkv_bias) {
     tensors->Bias(name("attn_q.bias"), q_dim);
     tensors->Bias(name("attn_k.bias"), kv_dim);
@@ -178,8 +197,12 @@ void AddLayer(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
   }
   tensors->Projection(name("attn_output.weight"), spec.dim, q_dim, kOutputGain);
   tensors->Norm(name("ffn_norm.weight"), spec.dim, 1.0f);
-  tensors->Projection(name("ffn_gate.weight"), spec.ffn_dim, spec.dim, kFfnGain);
-  tensors->Projection(name("ffn_up.weight"), spec.ffn_dim, spec.dim, kFfnGain);
+  if (Fused(spec)) {
+    tensors->Projection(name("ffn_up.weight"), 2 * spec.ffn_dim, spec.dim, kFfnGain);
+  } else {
+    tensors->Projection(name("ffn_gate.weight"), spec.ffn_dim, spec.dim, kFfnGain);
+    tensors->Projection(name("ffn_up.weight"), spec.ffn_dim, spec.dim, kFfnGain);
+  }
   tensors->Projection(name("ffn_down.weight"), spec.dim, spec.ffn_dim, kDownGain);
 }
 
@@ -207,7 +230,12 @@ std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t se
   if (!spec.tied_head) {
     tensors.Matrix("output.weight", spec.vocab_size, spec.dim, kEmbeddingRms);
   }
-  if (spec.rope_factors) tensors.RopeFactors("rope_freqs.weight", spec.head_dim / 2);
+  const int32_t pairs = RopeDim(spec) / 2;
+  if (spec.rope_factors) tensors.RopeFactors("rope_freqs.weight", pairs, 8.0f);
+  if (spec.long_rope) {
+    tensors.RopeFactors("rope_factors_long.weight", pairs, 24.0f);
+    tensors.RopeFactors("rope_factors_short.weight", pairs, 1.5f);
+  }
   return writer.Finish();
 }
 

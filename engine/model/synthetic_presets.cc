@@ -79,13 +79,28 @@ constexpr std::array kRows = {
 // What few models have, beside a row of the table.
 struct Family {
   Row row;
+  std::string_view architecture = "llama";
+  bool tied = true;
+  bool bias = false;
+  bool qk_norm = false;
   int32_t window = 0;
+  int32_t rope_dim = 0;
+  float yarn = 1;
+  bool long_rope = false;
 };
 
 constexpr std::array kFamilies = {
     // A window shorter than a run of 16 positions, and than the queries that share a pass.
     Family{.row = {"tiny-mistral-6x2-q8_0", 96, 160, 3, 6, 2, 32, 320, 256, GgmlType::kQ8_0},
            .window = 5},
+    // YaRN over pairs that it keeps, divides, and leaves between both.
+    Family{.row = {"tiny-yarn-4x2-f16", 96, 112, 3, 4, 2, 24, 320, 256, GgmlType::kF16},
+           .architecture = "qwen2", .bias = true, .yarn = 4},
+    // Fused matrices whose parts begin inside a group of 16 rows, two thirds of a head rotated,
+    // a window that is longer than the context.
+    Family{.row = {"tiny-phi3-4x1-f16", 96, 104, 3, 4, 1, 24, 320, 256, GgmlType::kF16},
+           .architecture = "phi3", .tied = false, .window = 512, .rope_dim = 16,
+           .long_rope = true},
 };
 // clang-format on
 
@@ -117,7 +132,14 @@ std::vector<SyntheticSpec> MakeSpecs() {
   for (const Row& row : kRows) specs.push_back(MakeSpec(row));
   for (const Family& family : kFamilies) {
     SyntheticSpec& spec = specs.emplace_back(MakeSpec(family.row));
+    spec.architecture = family.architecture;
+    spec.tied_head = family.tied;
+    spec.qkv_bias = family.bias;
+    spec.qk_norm = family.qk_norm;
     spec.window = family.window;
+    spec.rope_dim = family.rope_dim;
+    spec.yarn = family.yarn;
+    spec.long_rope = family.long_rope;
   }
   return specs;
 }

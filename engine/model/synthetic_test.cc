@@ -55,6 +55,8 @@ const std::map<std::string_view, std::string_view>& RecordedDigests() {
       {"tiny-qwen2-8x2-q5_k+iq4_xs", "f9a175742862f5b60c2afdb67b212b31"},
       {"tiny-untied-4x2-q4_k+q6_k", "0b5f9bd827b565fbf6c3ce0b6e91d4b3"},
       {"tiny-mistral-6x2-q8_0", "c60cb269be5fbe34cd2e1d8220dab556"},
+      {"tiny-yarn-4x2-f16", "7c076d33490d00372347256e052a7a4d"},
+      {"tiny-phi3-4x1-f16", "6f2a46177b9ac1d007ab2ca335c8352a"},
       {"smollm-135m", "2abcc273391309cc961e7a9bd10b867c"},
   };
   return digests;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "caches/check.h"
@@ -155,9 +156,31 @@ Rows Residual(const Rows& x, const Rows& y) {
   return sum;
 }
 
+namespace {
+
+// What YaRN makes of a frequency: by equations 17 to 20 of https://arxiv.org/abs/2309.00071 it is
+// kept, divided or between both, by the pair's place between those that turn `slow` and `fast`
+// times.
+double YarnRatio(const RopeShape& shape, int64_t pair) {
+  if (shape.yarn == 1) return 1;
+  const auto dim = static_cast<double>(shape.rope_dim);
+  const auto place = [&](double turns) {
+    return dim * std::log(shape.yarn_context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(shape.theta));
+  };
+  const double low = std::max(std::floor(place(shape.yarn_fast)), 0.0);
+  const double high = std::min(std::ceil(place(shape.yarn_slow)), dim - 1);
+  const double ramp = (static_cast<double>(pair) - low) / std::max(high - low, 0.001);
+  const double interpolated = std::clamp(ramp, 0.0, 1.0);
+  return interpolated / shape.yarn + (1 - interpolated);
+}
+
+}  // namespace
+
 Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& shape) {
   Rows y = x;
   const int64_t half = shape.rope_dim / 2;
+  const double length = shape.stretch * (0.1 * std::log(shape.yarn) + 1);
   for (int64_t t = 0; t < x.n; ++t) {
     for (int64_t head = 0; head < x.width; head += shape.head_dim) {
       for (int64_t i = 0; i < half; ++i) {
@@ -165,8 +188,8 @@ Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& sh
         const double stretch =
             shape.linear * (shape.factors.empty() ? 1.0 : shape.factors[static_cast<size_t>(i)]);
         const double angle = static_cast<double>(positions[static_cast<size_t>(t)]) *
-                             std::pow(shape.theta, exponent) / stretch;
-        const double c = std::cos(angle), s = std::sin(angle);
+                             std::pow(shape.theta, exponent) * YarnRatio(shape, i) / stretch;
+        const double c = length * std::cos(angle), s = length * std::sin(angle);
         const int64_t at_a = head + (shape.halves ? i : 2 * i);
         const int64_t at_b = head + (shape.halves ? i + half : 2 * i + 1);
         const double a = x.row(t)[at_a], b = x.row(t)[at_b];

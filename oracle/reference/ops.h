@@ -58,13 +58,17 @@ struct RopeShape {
   int64_t head_dim = 0;
   int64_t rope_dim = 0;  // the first elements of each head that are rotated
   double theta = 0;
-  bool halves = false;               // pairs (i, i + rope_dim / 2) instead of (2i, 2i + 1)
-  double linear = 1;                 // divides every angle
-  std::vector<double> factors = {};  // and these, by pair; or empty
+  bool halves = false;                  // pairs (i, i + rope_dim / 2) instead of (2i, 2i + 1)
+  double linear = 1;                    // divides every angle
+  std::vector<double> factors = {};     // and these, by pair; or empty
+  double yarn = 1;                      // YaRN's factor; 1: none
+  double yarn_context = 0;              // positions that the model was trained with before
+  double yarn_fast = 0, yarn_slow = 0;  // turns within them
+  double stretch = 1;                   // of what is rotated
 };
 
-// Each pair (a, b) turned by the angle position * theta^(-2i / rope_dim) / linear / factors[i],
-// carrying bounds on.
+// Each pair (a, b) turned by the angle position * theta^(-2i / rope_dim) / linear / factors[i] and
+// stretched, carrying bounds on. YaRN divides the angles of slow pairs and stretches by itself.
 Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& shape);
 
 struct AttentionInput {

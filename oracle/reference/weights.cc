@@ -75,12 +75,31 @@ void SetFamily(const std::string& path, const std::string& architecture, Hyperpa
     hp->rope_halves = true;
     return;
   }
+  if (architecture == "phi3") {
+    hp->rope_halves = true;
+    hp->fused = true;
+    return;
+  }
   if (architecture == "smollm3") {
     hp->no_rope_interval = 4;
     return;
   }
   throw Error({path, fmt::format("architecture '{}' has no reference", architecture),
                "use a model of another one"});
+}
+
+// LongRoPE has factors for the trained context and for a longer one; a model is run with all of its
+// context.
+std::vector<double> RopeFactors(const GgufFile& file, const std::string& architecture,
+                                const Hyperparameters& hp) {
+  if (file.FindTensor("rope_factors_long.weight") == nullptr) {
+    return OptionalVector(file, "rope_freqs.weight", hp.rope_dim / 2);
+  }
+  const bool longer =
+      file.RequireInt(architecture + ".context_length", 1, kAny) >
+      file.RequireInt(architecture + ".rope.scaling.original_context_length", 1, kAny);
+  return Vector(file, longer ? "rope_factors_long.weight" : "rope_factors_short.weight",
+                hp.rope_dim / 2);
 }
 
 Hyperparameters ReadHyperparameters(const GgufFile& file) {
@@ -103,7 +122,15 @@ Hyperparameters ReadHyperparameters(const GgufFile& file) {
     hp.rope_linear = file.RequireFloat(key("rope.scaling.factor"));
   }
   hp.rope_linear = file.FindFloat(key("rope.scale_linear")).value_or(hp.rope_linear);
-  hp.rope_factors = OptionalVector(file, "rope_freqs.weight", hp.rope_dim / 2);
+  if (file.FindString(key("rope.scaling.type")) == "yarn") {
+    hp.yarn = file.RequireFloat(key("rope.scaling.factor"));
+    hp.yarn_context =
+        static_cast<double>(file.RequireInt(key("rope.scaling.original_context_length"), 1, kAny));
+    hp.yarn_fast = number("rope.scaling.yarn_beta_fast", 32);
+    hp.yarn_slow = number("rope.scaling.yarn_beta_slow", 1);
+  }
+  hp.rope_stretch = number("rope.scaling.attn_factor", 1);
+  hp.rope_factors = RopeFactors(file, architecture, hp);
   hp.window = file.FindInt(key("attention.sliding_window"), 0, kAny).value_or(0);
   hp.eps = static_cast<float>(file.RequireFloat(key("attention.layer_norm_rms_epsilon")));
   hp.embedding_scale = number("embedding_scale", 1);
@@ -125,12 +152,22 @@ LayerTensors ReadLayer(const GgufFile& file, const Hyperparameters& hp, int64_t 
   LayerTensors t;
   t.attn_norm = Vector(file, name("attn_norm.weight"), hp.dim);
   t.ffn_norm = Vector(file, name("ffn_norm.weight"), hp.dim);
-  t.q = Matrix(file, name("attn_q.weight"), q_dim, hp.dim);
-  t.k = Matrix(file, name("attn_k.weight"), kv_dim, hp.dim);
-  t.v = Matrix(file, name("attn_v.weight"), kv_dim, hp.dim);
+  if (hp.fused) {
+    const Matrix qkv(file, name("attn_qkv.weight"), q_dim + 2 * kv_dim, hp.dim);
+    t.q = qkv.Part(0, q_dim);
+    t.k = qkv.Part(q_dim, kv_dim);
+    t.v = qkv.Part(q_dim + kv_dim, kv_dim);
+    const Matrix gate_up(file, name("ffn_up.weight"), 2 * hp.ffn_dim, hp.dim);
+    t.gate = gate_up.Part(0, hp.ffn_dim);
+    t.up = gate_up.Part(hp.ffn_dim, hp.ffn_dim);
+  } else {
+    t.q = Matrix(file, name("attn_q.weight"), q_dim, hp.dim);
+    t.k = Matrix(file, name("attn_k.weight"), kv_dim, hp.dim);
+    t.v = Matrix(file, name("attn_v.weight"), kv_dim, hp.dim);
+    t.gate = Matrix(file, name("ffn_gate.weight"), hp.ffn_dim, hp.dim);
+    t.up = Matrix(file, name("ffn_up.weight"), hp.ffn_dim, hp.dim);
+  }
   t.out = Matrix(file, name("attn_output.weight"), hp.dim, q_dim);
-  t.gate = Matrix(file, name("ffn_gate.weight"), hp.ffn_dim, hp.dim);
-  t.up = Matrix(file, name("ffn_up.weight"), hp.ffn_dim, hp.dim);
   t.down = Matrix(file, name("ffn_down.weight"), hp.dim, hp.ffn_dim);
   t.q_bias = OptionalVector(file, name("attn_q.bias"), q_dim);
   t.k_bias = OptionalVector(file, name("attn_k.bias"), kv_dim);
@@ -148,6 +185,17 @@ Matrix::Matrix(const GgufFile& file, const std::string& name, int64_t rows, int6
   const GgufTensor& tensor = file.RequireTensor(name, shape);
   type_ = tensor.type;
   data_ = tensor.data;
+}
+
+Matrix Matrix::Part(int64_t first, int64_t count) const {
+  LS_CHECK(first >= 0 && count > 0 && first + count <= rows_, "rows [{}, {}) of {}", first,
+           first + count, rows_);
+  const size_t row_bytes = data_.size() / static_cast<size_t>(rows_);
+  Matrix part = *this;
+  part.rows_ = count;
+  part.data_ =
+      data_.subspan(static_cast<size_t>(first) * row_bytes, static_cast<size_t>(count) * row_bytes);
+  return part;
 }
 
 void Matrix::Row(int64_t row, std::vector<double>* values, std::vector<double>* constants) const {

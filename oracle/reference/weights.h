@@ -17,6 +17,9 @@ class Matrix {
   Matrix() = default;
   Matrix(const GgufFile& file, const std::string& name, int64_t rows, int64_t cols);
 
+  // Rows [first, first + count) of it.
+  Matrix Part(int64_t first, int64_t count) const;
+
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   bool quantized() const { return IsQuantized(type_); }
@@ -38,10 +41,14 @@ struct Hyperparameters {
   double rope_theta = 0;
   double rope_linear = 1;            // positions are divided by it
   std::vector<double> rope_factors;  // [rope_dim / 2] divide the frequencies, or empty
-  bool rope_halves = false;          // pairs (i, i + rope_dim / 2)
-  int64_t no_rope_interval = 0;      // every so-manieth layer is not rotated; 0: all are
-  int64_t window = 0;                // rows that a query sees at most; 0: all
-  double eps = 0;                    // as binary32, and so are these:
+  double yarn = 1;                   // YaRN's factor, and the rest of it
+  double yarn_context = 0, yarn_fast = 32, yarn_slow = 1;
+  double rope_stretch = 1;       // of what is rotated
+  bool fused = false;            // Q, K and V in one tensor, gate and up in another
+  bool rope_halves = false;      // pairs (i, i + rope_dim / 2)
+  int64_t no_rope_interval = 0;  // every so-manieth layer is not rotated; 0: all are
+  int64_t window = 0;            // rows that a query sees at most; 0: all
+  double eps = 0;                // as binary32, and so are these:
   double embedding_scale = 1;
   double residual_scale = 1;
   double logit_scale = 1;      // the logits are divided by it
