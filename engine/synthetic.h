@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/adapter.h"
 #include "engine/gguf.h"
 
 namespace lockstep {
@@ -49,6 +50,21 @@ std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t se
 
 // MakeSyntheticImage, opened.
 std::shared_ptr<const GgufFile> MakeSyntheticModel(const SyntheticSpec& spec, uint64_t seed);
+
+// A LoRA adapter for a model, whose change is about half of what a projection gives: most matrices
+// of most layers, some left out.
+struct SyntheticAdapterSpec {
+  int32_t rank = 3;
+  GgmlType type = GgmlType::kF32;  // REQUIRES: its block divides the rank and the matrices' widths
+};
+
+std::vector<std::byte> MakeSyntheticAdapterImage(const ModelConfig& config,
+                                                 const SyntheticAdapterSpec& spec, uint64_t seed);
+
+// MakeSyntheticAdapterImage, loaded.
+std::shared_ptr<const LoraAdapter> MakeSyntheticAdapter(const ModelConfig& config,
+                                                        const SyntheticAdapterSpec& spec,
+                                                        uint64_t seed);
 
 }  // namespace lockstep
 

@@ -14,10 +14,12 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "caches/device.h"
 #include "caches/error.h"
 #include "caches/kv_cache.h"
+#include "engine/adapter.h"
 #include "engine/kernels.h"
 #include "engine/model.h"
 #include "engine/trace.h"
@@ -26,8 +28,8 @@ namespace lockstep {
 
 enum class Projection : uint8_t { kQuery, kKey, kValue };
 
-// Adds to a projection's output in place, after bias and before QK-norm and RoPE: the seam for
-// LoRA adapters. The same call runs on a cache slot and on scratch.
+// Changes a projection's output in place, after bias and adapters and before QK-norm and RoPE: a
+// seam for what the engine does not know. The same call runs on a cache slot and on scratch.
 class ProjectionHook {
  public:
   virtual ~ProjectionHook() = default;
@@ -41,8 +43,8 @@ struct TransformerOptions {
   const ProjectionHook* hook = nullptr;  // not owned
   int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
   int32_t threads = 1;                   // the caller's is one of them; changes no bit
-  // Where the first layers run, in steps whose caches all have these layers on that device; the
-  // rest, and every step of other caches, runs on the host. Changes no bit.
+  // Where the first layers run, in steps whose caches all have these layers on that device and
+  // that have no adapters; the rest, and every other step, runs on the host. Changes no bit.
   std::shared_ptr<Device> device = nullptr;  // nullptr: the host
   int32_t device_layers = INT32_MAX;         // at most; all: embedding and logits as well
 };
@@ -60,6 +62,9 @@ struct BatchSequence {
   std::span<const int32_t> positions;  // [n], strictly increasing
   KvCache* cache = nullptr;            // not owned; no other sequence of the batch has it
   TraceSink* trace = nullptr;          // sees this sequence alone
+  // Of this sequence alone, added in this order; the adapters' matrices and this list stay as they
+  // are during the call.
+  std::span<const AppliedAdapter> adapters = {};
 };
 
 // Thrown inside a step when the cache does not hold what its contract promises and going on would
@@ -83,13 +88,21 @@ class UnsupportedOnDevice : public Error {
 class Transformer {
  public:
   // Throws std::invalid_argument unless max_step_tokens and threads are at least 1 and
-  // device_layers is not negative, for a hook together with a device (adapters run on the host),
+  // device_layers is not negative, for a hook together with a device (hooks run on the host),
   // and for a model with heads that device kernels do not take; what ThreadTeam throws; with a
   // device UnsupportedOnDevice, std::bad_alloc and DeviceError.
   explicit Transformer(std::shared_ptr<const Model> model, TransformerOptions options = {});
   ~Transformer();
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
+
+  // What Forward, ForwardGreedy and ForwardUncached add from now on, in this order; at first
+  // nothing. ForwardBatch is told for each sequence. The rows that caches hold stay as they are:
+  // each is what the adapters of its own step made of it.
+  //
+  // Throws std::invalid_argument, and changes nothing, when an adapter is null or does not fit the
+  // model, or a scale is not finite; ForwardBatch throws the same [F2].
+  void SetAdapters(std::vector<AppliedAdapter> adapters);
 
   // One step: writes the rows of `positions` into the cache, returns the last token's logits
   // ([vocab_size], valid until the next call).

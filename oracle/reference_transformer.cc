@@ -29,13 +29,12 @@ struct ReferenceTransformer::Impl {
                                                 : oracle::Codes::kNearest;
   }
 
-  Rows MatMul(const oracle::Matrix& w, const Rows& x) const {
-    return oracle::MatMul(w, x, Codes());
-  }
+  Rows MatMul(const oracle::Matrix& w, const Rows& x) const { return Project(w, {}, x); }
 
   Rows Project(const oracle::Matrix& w, const std::vector<double>& bias, const Rows& x) const {
-    Rows y = MatMul(w, x);
+    Rows y = oracle::MatMul(w, x, Codes());
     if (!Has(ReferenceFault::kNoBias)) oracle::AddBias(bias, &y);
+    if (!Has(ReferenceFault::kNoAdapters)) oracle::AddChanges(w, x, &y);
     return y;
   }
 
@@ -264,6 +263,28 @@ struct ReferenceTransformer::Impl {
   }
 };
 
+namespace {
+
+oracle::Weights ReadWeights(std::shared_ptr<const GgufFile> file, const ReferenceOptions& options) {
+  std::vector<oracle::AdapterFile> adapters;
+  for (const ReferenceAdapter& adapter : options.adapters) {
+    adapters.push_back({adapter.file, adapter.scale});
+  }
+  oracle::Weights weights = oracle::ReadWeights(std::move(file), std::move(adapters));
+  if (options.fault == ReferenceFault::kUnscaledPairs) {
+    for (oracle::LayerTensors& t : weights.layers) {
+      for (oracle::Matrix* w : {&t.q, &t.k, &t.v, &t.out, &t.gate, &t.up, &t.down}) {
+        for (size_t i = 0; i < w->changes.size(); ++i) {
+          w->changes[i].scale = options.adapters[i].scale;
+        }
+      }
+    }
+  }
+  return weights;
+}
+
+}  // namespace
+
 std::vector<ReferenceFault> AllReferenceFaults() {
   std::vector<ReferenceFault> faults;
   for (int fault = 1; fault <= static_cast<int>(ReferenceFault::kTruncatedCodes); ++fault) {
@@ -274,7 +295,7 @@ std::vector<ReferenceFault> AllReferenceFaults() {
 
 ReferenceTransformer::ReferenceTransformer(std::shared_ptr<const GgufFile> file,
                                            ReferenceOptions options)
-    : impl_(new Impl{oracle::ReadWeights(std::move(file)), options}) {}
+    : impl_(new Impl{ReadWeights(std::move(file), options), options}) {}
 
 ReferenceTransformer::~ReferenceTransformer() = default;
 

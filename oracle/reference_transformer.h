@@ -71,14 +71,23 @@ enum class ReferenceFault : uint8_t {
   kNoWindow,           // a query sees all rows
   kWindowWithoutSelf,  // a window that its own row comes on top of
   kNoMultipliers,      // without the scales of embedding, residual, logits and attention
+  kNoAdapters,         // without LoRA
+  kUnscaledPairs,      // LoRA without alpha / rank
   kTruncatedCodes,     // activations are rounded towards zero
 };
 std::vector<ReferenceFault> AllReferenceFaults();  // without kNone
+
+// A LoRA adapter as GGUF, and the scale that it is used with.
+struct ReferenceAdapter {
+  std::shared_ptr<const GgufFile> file;
+  double scale = 1;
+};
 
 struct ReferenceOptions {
   // Activations that meet quantized weights are rounded to 8 bits, as engine/ARITHMETIC.md says.
   // Off: the function that the weights define, which quantized engines approximate.
   bool quantize_activations = true;
+  std::vector<ReferenceAdapter> adapters = {};
   ReferenceFault fault = ReferenceFault::kNone;
 };
 

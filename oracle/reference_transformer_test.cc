@@ -211,6 +211,7 @@ bool Applies(ReferenceFault fault, const Model& model, bool quantized) {
   if (fault == ReferenceFault::kNoWindow || fault == ReferenceFault::kWindowWithoutSelf) {
     return config.window > 0 && config.window < 7;
   }
+  if (fault == ReferenceFault::kNoAdapters || fault == ReferenceFault::kUnscaledPairs) return false;
   if (fault == ReferenceFault::kNoMultipliers) return config.residual_scale != 1;
   return fault != ReferenceFault::kTruncatedCodes || quantized;
 }

@@ -42,9 +42,10 @@ namespace lockstep {
 namespace {
 
 // The legacy path, without a forwarding decorator: positions with a gap get no slot.
-void ExpectNoAllocations(const char* preset, int32_t stride) {
+void ExpectNoAllocations(const char* preset, int32_t stride, bool adapters = false) {
   const auto model = Model::Load(MakeSyntheticModel(SyntheticPreset(preset), 1));
   Transformer transformer(model);
+  if (adapters) transformer.SetAdapters({{MakeSyntheticAdapter(model->config(), {}, 1), 0.5f}});
   SimpleKvCache cache(model->config().geometry(128));
   const int32_t tokens[2] = {5, 6};
   int32_t next = 0;
@@ -70,6 +71,11 @@ TEST(AllocationTest, DirectStepsAllocateNothing) {
 TEST(AllocationTest, LegacyStepsAllocateNothing) {
   ExpectNoAllocations("tiny-gqa-9x3-q8_0", 3);
   ExpectNoAllocations("tiny-bias-qknorm-6x2-q8_0", 3);
+}
+
+TEST(AllocationTest, StepsWithAdaptersAllocateNothing) {
+  ExpectNoAllocations("tiny-gqa-9x3-q8_0", 1, true);
+  ExpectNoAllocations("tiny-bias-qknorm-6x2-q8_0", 3, true);
 }
 
 // Two sequences in a step, on a team, watched.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -81,7 +82,29 @@ void CheckUndo(const ModelConfig& config, const KvCache& cache, int32_t first_po
   }
 }
 
+void CheckAdaptersAt(const ModelConfig& config, std::span<const AppliedAdapter> adapters,
+                     const Place& where) {
+  for (const AppliedAdapter& applied : adapters) {
+    if (applied.adapter == nullptr) {
+      throw std::invalid_argument(where.Text() + ": an adapter is null");
+    }
+    if (!applied.adapter->Fits(config)) {
+      throw std::invalid_argument(fmt::format("{}: adapter '{}' is one of another model",
+                                              where.Text(), applied.adapter->name()));
+    }
+    if (!std::isfinite(applied.scale)) {
+      throw std::invalid_argument(fmt::format("{}: the scale {} of adapter '{}' is not finite",
+                                              where.Text(), applied.scale,
+                                              applied.adapter->name()));
+    }
+  }
+}
+
 }  // namespace
+
+void CheckAdapters(const ModelConfig& config, std::span<const AppliedAdapter> adapters) {
+  CheckAdaptersAt(config, adapters, {});
+}
 
 void CheckTokens(const ModelConfig& config, std::span<const int32_t> tokens) {
   CheckTokensAt(config, tokens, {});
@@ -107,6 +130,7 @@ void CheckBatch(const ModelConfig& config, std::span<const BatchSequence> batch)
     CheckCache(config, *sequence.cache, where);
     CheckPositions(config, *sequence.cache, sequence.positions, where);
     CheckUndo(config, *sequence.cache, sequence.positions.front(), where);
+    CheckAdaptersAt(config, sequence.adapters, where);
   }
 }
 
@@ -138,7 +162,8 @@ std::span<const StepPiece> BatchPlan::Next() {
     progress_[i].done += count;
     pieces_.push_back({sequence.tokens.subspan(done, count),
                        sequence.positions.subspan(done, count), sequence.cache, sequence.trace,
-                       static_cast<int32_t>(i), done + count == sequence.tokens.size()});
+                       static_cast<int32_t>(i), done + count == sequence.tokens.size(),
+                       sequence.adapters});
   }
   return pieces_;
 }

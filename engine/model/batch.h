@@ -20,10 +20,14 @@ struct StepPiece {
   TraceSink* trace = nullptr;
   int32_t sequence = 0;  // index in the batch
   bool last = false;     // the sequence ends here: logits of its last token are wanted
+  std::span<const AppliedAdapter> adapters = {};
 };
 
 // Throws std::invalid_argument without tokens, std::out_of_range for one that does not exist.
 void CheckTokens(const ModelConfig& config, std::span<const int32_t> tokens);
+
+// Throws what Transformer::SetAdapters promises; `sequences` as the message names them.
+void CheckAdapters(const ModelConfig& config, std::span<const AppliedAdapter> adapters);
 
 // Throws what Transformer::ForwardBatch promises [F2].
 void CheckBatch(const ModelConfig& config, std::span<const BatchSequence> batch);

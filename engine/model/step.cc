@@ -60,9 +60,7 @@ void StepRunner::AttentionBlock(int32_t layer) {
 
   const Activations input = {n_, config_.q_dim(), ws_.attention.row(0),
                              quantize ? ws_.input.data() : nullptr};
-  const Product out = {&w.wo, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data(),
-                       config_.residual_scale};
-  kernels_.Multiply(input, {&out, 1});
+  AddToResidual(layer, AdapterTarget::kAttnOut, w.wo, input);
   Trace(layer, Stage::kAttnOut, &ws_.residual);
 }
 
@@ -72,13 +70,11 @@ void StepRunner::FfnBlock(int32_t layer) {
   Trace(layer, Stage::kFfnNorm, &ws_.normed);
 
   ActivationBlock* blocks = w.w_down.quantized() ? ws_.hidden.data() : nullptr;
-  kernels_.Gate(normed, {&w.w_gate, &w.w_up, ws_.gate.rows.data(), ws_.up.rows.data(), blocks});
+  Gate(layer, normed, blocks);
   Trace(layer, Stage::kFfnHidden, &ws_.gate);
 
   const Activations hidden = {n_, config_.ffn_dim, ws_.gate.row(0), blocks};
-  const Product down = {&w.w_down, ws_.projected.rows.data(), nullptr, ws_.residual.rows.data(),
-                        config_.residual_scale};
-  kernels_.Multiply(hidden, {&down, 1});
+  AddToResidual(layer, AdapterTarget::kDown, w.w_down, hidden);
   Trace(layer, Stage::kFfnOut, &ws_.residual);
 }
 
@@ -110,6 +106,9 @@ void StepRunner::Project(int32_t layer) {
       {&w.wv, ws_.value_rows.data(), bias(w.bv), nullptr},
   };
   kernels_.Multiply(normed, products);
+  AddAdapters(layer, AdapterTarget::kQuery, normed.values, ws_.query.rows.data());
+  AddAdapters(layer, AdapterTarget::kKey, normed.values, ws_.key_rows.data());
+  AddAdapters(layer, AdapterTarget::kValue, normed.values, ws_.value_rows.data());
   ApplyHook(layer);
   Trace(layer, Stage::kQuery, &ws_.query);
   for (const Piece& piece : pieces_) {

@@ -80,6 +80,18 @@ class StepRunner {
 
   void Project(int32_t layer);
   void ApplyHook(int32_t layer);
+
+  // step_adapters.cc: what LoRA adds.
+  bool Adapts(int32_t layer, AdapterTarget target) const;
+  // y[t] += what each sequence's adapters make of its rows of x, [n, inputs] of the matrix.
+  void AddAdapters(int32_t layer, AdapterTarget target, const float* x, float* const* y);
+  void AddPair(const LoraPair& pair, float scale, const Activations& x, float* const* y);
+  // residual += w x with the adapters of w.
+  void AddToResidual(int32_t layer, AdapterTarget target, const PackedMatrix& w,
+                     const Activations& x);
+  // The gate's rows, and the blocks of them unless these are not wanted.
+  void Gate(int32_t layer, const Activations& x, ActivationBlock* blocks);
+
   void FinishRows(int32_t layer);
   void FinishHeads(int32_t layer, float* row, int32_t heads, const std::vector<float>& norm,
                    int32_t position);

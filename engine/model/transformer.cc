@@ -52,6 +52,12 @@ class Transformer::Impl {
     device_ = std::make_unique<device::DeviceForward>(model_, options.device, layers);
   }
 
+  void SetAdapters(std::vector<AppliedAdapter> adapters) {
+    CheckAdapters(model_->config(), adapters);
+    adapters_ = std::move(adapters);
+  }
+  std::span<const AppliedAdapter> adapters() const { return adapters_; }
+
   std::span<const float> ForwardBatch(std::span<const BatchSequence> batch) {
     Run(batch, Wanted::kLogits);
     return Logits(static_cast<int32_t>(batch.size()));
@@ -74,7 +80,8 @@ class Transformer::Impl {
     // One step whatever its length: only the rows of the step in progress are kept.
     ReserveOnHost(count, 1, PositionsRoom(count, config.context_length));
     workspace_.ReserveLogits(1);
-    const StepPiece piece = {tokens, positions_, nullptr, trace, 0, true};
+    const StepPiece piece = {tokens, positions_, nullptr, trace, 0, true, adapters_};
+    workspace_.ReserveAdapters(count, MaxRank(adapters_));
     runner_.Run({&piece, 1});
     runner_.Logits(1);
     return Logits(1);
@@ -97,9 +104,11 @@ class Transformer::Impl {
   int32_t Run(std::span<const BatchSequence> batch, Wanted wanted) {
     CheckBatch(model_->config(), batch);
     plan_.Start(batch, max_step_tokens_);
-    const int32_t on_device = device_ == nullptr ? 0 : device_->LayersFor(batch);
+    const int32_t rank = MaxRank(batch);
+    const int32_t on_device = device_ == nullptr || rank > 0 ? 0 : device_->LayersFor(batch);
     const bool whole = on_device == model_->config().num_layers;
     Reserve(batch, on_device);
+    workspace_.ReserveAdapters(plan_.max_rows(), rank);
     const auto sequences = static_cast<int32_t>(batch.size());
     if (!whole || wanted == Wanted::kLogits) workspace_.ReserveLogits(sequences);
     try {
@@ -159,6 +168,20 @@ class Transformer::Impl {
     return static_cast<int32_t>(std::min<int64_t>(room, limit));
   }
 
+  // The largest rank of a pair that a step may apply, 0 without adapters.
+  static int32_t MaxRank(std::span<const AppliedAdapter> adapters) {
+    int32_t rank = 0;
+    for (const AppliedAdapter& applied : adapters) {
+      rank = std::max(rank, applied.adapter->max_rank());
+    }
+    return rank;
+  }
+  static int32_t MaxRank(std::span<const BatchSequence> batch) {
+    int32_t rank = 0;
+    for (const BatchSequence& sequence : batch) rank = std::max(rank, MaxRank(sequence.adapters));
+    return rank;
+  }
+
   std::span<float> Logits(int32_t sequences) {
     return workspace_.logits.values.span().first(static_cast<size_t>(sequences) *
                                                  static_cast<size_t>(model_->config().vocab_size));
@@ -173,7 +196,8 @@ class Transformer::Impl {
   std::unique_ptr<device::DeviceForward> device_;  // null without one
   int64_t device_layer_steps_ = 0;
   BatchPlan plan_;
-  std::vector<int32_t> positions_;  // of ForwardUncached
+  std::vector<AppliedAdapter> adapters_;  // of all but ForwardBatch
+  std::vector<int32_t> positions_;        // of ForwardUncached
 };
 
 Transformer::Transformer(std::shared_ptr<const Model> model, TransformerOptions options) {
@@ -182,10 +206,14 @@ Transformer::Transformer(std::shared_ptr<const Model> model, TransformerOptions 
 }
 Transformer::~Transformer() = default;
 
+void Transformer::SetAdapters(std::vector<AppliedAdapter> adapters) {
+  impl_->SetAdapters(std::move(adapters));
+}
+
 std::span<const float> Transformer::Forward(std::span<const int32_t> tokens,
                                             std::span<const int32_t> positions, KvCache& cache,
                                             TraceSink* trace) {
-  const BatchSequence sequence = {tokens, positions, &cache, trace};
+  const BatchSequence sequence = {tokens, positions, &cache, trace, impl_->adapters()};
   return impl_->ForwardBatch({&sequence, 1});
 }
 
@@ -196,7 +224,7 @@ std::span<const float> Transformer::ForwardBatch(std::span<const BatchSequence> 
 int32_t Transformer::ForwardGreedy(std::span<const int32_t> tokens,
                                    std::span<const int32_t> positions, KvCache& cache,
                                    TraceSink* trace) {
-  return impl_->ForwardGreedy({tokens, positions, &cache, trace});
+  return impl_->ForwardGreedy({tokens, positions, &cache, trace, impl_->adapters()});
 }
 
 std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tokens,

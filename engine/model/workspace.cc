@@ -48,6 +48,18 @@ void Workspace::ReserveLogits(int32_t sequences) {
   logits_sequences_ = sequences;
 }
 
+void Workspace::ReserveAdapters(int32_t tokens, int32_t rank) {
+  if (rank == 0 || (tokens <= adapter_tokens_ && rank <= adapter_rank_)) return;
+  const int32_t room_tokens = std::max(tokens, adapter_tokens_);
+  const int32_t room_rank = std::max(rank, adapter_rank_);
+  adapter_tokens_ = 0;
+  low_rank = AlignedBuffer<float>(int64_t{room_tokens} * room_rank);
+  low_rank_rows.resize(static_cast<size_t>(room_tokens));
+  delta = RowBuffer(room_tokens, std::max({config_.dim, config_.q_dim(), config_.ffn_dim}));
+  adapter_tokens_ = room_tokens;
+  adapter_rank_ = room_rank;
+}
+
 void Workspace::ReservePositions(int32_t positions_needed) {
   if (positions_needed <= positions_) return;
   rope_.emplace(config_.rope, positions_needed);

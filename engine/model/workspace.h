@@ -38,6 +38,8 @@ class Workspace {
   // Room for the last rows of `sequences` sequences, and for their logits.
   void ReserveSequences(int32_t sequences);
   void ReserveLogits(int32_t sequences);
+  // Room for adapters of rank `rank` in steps of `tokens` rows; of rank 0, none.
+  void ReserveAdapters(int32_t tokens, int32_t rank);
   // Room for the angles of positions below `positions`.
   void ReservePositions(int32_t positions);
 
@@ -63,6 +65,11 @@ class Workspace {
   AlignedBuffer<ActivationBlock> input;   // [tokens, the larger of dim and q_dim / 32]
   AlignedBuffer<ActivationBlock> hidden;  // [tokens, ffn_dim / 32]
 
+  // Of an adapter: A x, rows of its rank with nothing between them, and then B (A x).
+  AlignedBuffer<float> low_rank;      // [tokens, rank]
+  std::vector<float*> low_rank_rows;  // [tokens]
+  RowBuffer delta;                    // [tokens, the widest of a layer's outputs]
+
   // One row a sequence.
   RowBuffer final;                             // [sequences, dim], the last token, normed
   AlignedBuffer<ActivationBlock> final_input;  // [sequences, dim / 32]
@@ -72,6 +79,8 @@ class Workspace {
   const ModelConfig& config_;
   int32_t tokens_ = 0;
   int32_t positions_ = 0;
+  int32_t adapter_tokens_ = 0;
+  int32_t adapter_rank_ = 0;
   int32_t sequences_ = 0;
   int32_t logits_sequences_ = 0;
   std::optional<RopeTable> rope_;

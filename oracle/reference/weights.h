@@ -11,7 +11,9 @@
 
 namespace lockstep::oracle {
 
-// A weight matrix [rows, cols] where it lies in the file.
+struct Change;
+
+// A weight matrix [rows, cols] where it lies in the file, with what adapters add to its product.
 class Matrix {
  public:
   Matrix() = default;
@@ -28,11 +30,26 @@ class Matrix {
   void Row(int64_t row, std::vector<double>* values,
            std::vector<double>* constants = nullptr) const;
 
+  std::vector<Change> changes;  // in the order of the adapters
+
  private:
   GgmlType type_ = GgmlType::kF32;
   int64_t rows_ = 0;
   int64_t cols_ = 0;
   std::span<const std::byte> data_;
+};
+
+// scale * b (a x), which an adapter adds to a product.
+struct Change {
+  Matrix a;          // [rank, cols]
+  Matrix b;          // [rows, rank]
+  double scale = 1;  // of the adapter in use, times its alpha / rank
+};
+
+// An adapter's file and the scale that it is used with.
+struct AdapterFile {
+  std::shared_ptr<const GgufFile> file;
+  double scale = 1;
 };
 
 struct Hyperparameters {
@@ -69,10 +86,11 @@ struct Weights {
   Matrix head;       // [vocab, dim], the embedding when tied
   std::vector<double> final_norm;
   std::vector<LayerTensors> layers;
+  std::vector<AdapterFile> adapters;
 };
 
 // Throws Error for an architecture without a reference, or a file that lacks a tensor.
-Weights ReadWeights(std::shared_ptr<const GgufFile> file);
+Weights ReadWeights(std::shared_ptr<const GgufFile> file, std::vector<AdapterFile> adapters);
 
 }  // namespace lockstep::oracle
 

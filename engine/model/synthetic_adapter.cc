@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "caches/check.h"
+#include "caches/random.h"
+#include "engine/quantize.h"
+#include "engine/synthetic.h"
+
+namespace lockstep {
+namespace {
+
+// A x has standard deviation 1 for inputs of RMS 1, and the whole change half of what a projection
+// gives, with the pair's own scale.
+constexpr float kDeltaGain = 0.5f;
+constexpr float kPairScale = 0.75f;
+
+// One pair in four is left out.
+constexpr uint32_t kPairsIn = 4;
+
+// Uniform, with standard deviation `rms`.
+std::vector<std::byte> UniformMatrix(GgmlType type, const MatrixShape& shape, float rms,
+                                     Random random) {
+  const GgmlTypeTraits traits = *TraitsOf(type);
+  LS_CHECK(shape.inputs % traits.block_elements == 0, "{} columns as {}", shape.inputs,
+           traits.name);
+  const auto row_bytes =
+      static_cast<size_t>(shape.inputs / traits.block_elements * traits.block_bytes);
+  std::vector<float> row(static_cast<size_t>(shape.inputs));
+  std::vector<std::byte> data(static_cast<size_t>(shape.outputs) * row_bytes);
+  const float unit = rms * std::sqrt(3.0f) * 0x1p-23f;
+  for (size_t r = 0; r < static_cast<size_t>(shape.outputs); ++r) {
+    for (float& value : row) {
+      value = static_cast<float>(random.Between(-(1 << 23), (1 << 23) - 1)) * unit;
+    }
+    QuantizeWeights(type, row, std::span(data).subspan(r * row_bytes, row_bytes));
+  }
+  return data;
+}
+
+}  // namespace
+
+std::vector<std::byte> MakeSyntheticAdapterImage(const ModelConfig& config,
+                                                 const SyntheticAdapterSpec& spec, uint64_t seed) {
+  LS_CHECK(spec.rank >= 1, "rank {}", spec.rank);
+  GgufWriter writer;
+  writer.AddString("general.type", "adapter");
+  writer.AddString("general.architecture", config.architecture);
+  writer.AddString("general.name", fmt::format("synthetic-lora-{}/{}", spec.rank, seed));
+  writer.AddString("adapter.type", "lora");
+  writer.AddFloat32("adapter.lora.alpha", kPairScale * static_cast<float>(spec.rank));
+  const Random root(seed);
+  uint64_t stream = 0;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (size_t i = 0; i < kAdapterTargets; ++i) {
+      const auto target = static_cast<AdapterTarget>(i);
+      const MatrixShape whole = AdapterShape(config, target);
+      const MatrixShape shapes[] = {{spec.rank, whole.inputs}, {whole.outputs, spec.rank}};
+      const float gains[] = {1.0f, kDeltaGain / kPairScale};
+      Random choice = root.Split(stream++);
+      const bool left_out = choice.Below(kPairsIn) == 0;
+      for (size_t half = 0; half < 2; ++half) {
+        const Random random = root.Split(stream++);
+        if (left_out) continue;
+        const MatrixShape& shape = shapes[half];
+        const float rms = gains[half] / std::sqrt(static_cast<float>(shape.inputs));
+        writer.AddTensor(
+            fmt::format("blk.{}.{}.lora_{}", layer, AdapterTensorName(target), "ab"[half]),
+            spec.type, {shape.inputs, shape.outputs}, UniformMatrix(spec.type, shape, rms, random));
+      }
+    }
+  }
+  return writer.Finish();
+}
+
+std::shared_ptr<const LoraAdapter> MakeSyntheticAdapter(const ModelConfig& config,
+                                                        const SyntheticAdapterSpec& spec,
+                                                        uint64_t seed) {
+  return LoraAdapter::Load(
+      *GgufFile::FromBytes(MakeSyntheticAdapterImage(config, spec, seed),
+                           fmt::format("synthetic:lora-{}/{}", spec.rank, seed)),
+      config);
+}
+
+}  // namespace lockstep
