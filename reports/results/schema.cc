@@ -9,6 +9,7 @@ std::string_view RunSchema() {
   "type": "object",
   "additionalProperties": false,
   "required": ["format", "version", "machine", "benchmarks"],
+  "definitions": {"positive": {"type": "number", "minimum": 0, "exclusiveMinimum": true}},
   "properties": {
     "format": {"enum": ["lockstep-bench-run"]}, "version": {"enum": [1]},
     "machine": {
@@ -47,20 +48,16 @@ std::string_view RunSchema() {
               "additionalProperties": false,
               "required": ["value"],
               "properties": {
-                "value": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                "value": {"$ref": "#/definitions/positive"},
                 "round": {"type": "integer", "minimum": -1, "maximum": 2147483647},
-                "limit": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                "limit": {"$ref": "#/definitions/positive"},
                 "state": {
                   "type": "object",
                   "additionalProperties": false,
                   "properties": {
-                    "read_bandwidth_one": {
-                      "type": "number", "minimum": 0, "exclusiveMinimum": true
-                    },
-                    "read_bandwidth_all": {
-                      "type": "number", "minimum": 0, "exclusiveMinimum": true
-                    },
-                    "barrier_seconds": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                    "read_bandwidth_one": {"$ref": "#/definitions/positive"},
+                    "read_bandwidth_all": {"$ref": "#/definitions/positive"},
+                    "barrier_seconds": {"$ref": "#/definitions/positive"},
                     "others": {"type": "number", "minimum": 0, "maximum": 1},
                     "steal": {"type": "number", "minimum": 0, "maximum": 1}
                   }
