@@ -35,6 +35,7 @@ constexpr std::array kNames = {
     NamedCause{Cause::kMask, "mask"},
     NamedCause{Cause::kWindow, "window"},
     NamedCause{Cause::kMissingBias, "missing bias"},
+    NamedCause{Cause::kAdapters, "other adapters"},
     NamedCause{Cause::kMissingResidual, "missing residual"},
     NamedCause{Cause::kMissingNormWeight, "missing norm weight"},
     NamedCause{Cause::kMissingNorm, "missing norm"},

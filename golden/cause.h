@@ -37,6 +37,7 @@ enum class Cause : uint8_t {
   kMask,               // attention over more rows or fewer
   kWindow,             // rows are exact where they should be stored ones, or the reverse
   kMissingBias,        // a projection without its bias
+  kAdapters,           // a product without its LoRA adapters, or with other ones
   kMissingResidual,    // a sum without the stream
   kMissingNormWeight,  // normed, and not multiplied by the weight
   kMissingNorm,        // not normed

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "caches/check.h"
+#include "properties/engine_step.h"
 
 namespace lockstep {
 namespace {
@@ -46,9 +47,11 @@ class MistakeMaker::Maker {
       case Stage::kAttnOut:
       case Stage::kFfnOut:
         Sum();
+        Adapters();
         break;
       case Stage::kFfnHidden:
         Fault(Cause::kGateUpSwapped, "gate and up exchanged", ReferenceFault::kGateUpSwapped);
+        Adapters();
         Codes();
         break;
       case Stage::kLogits:
@@ -92,8 +95,22 @@ class MistakeMaker::Maker {
         {.quantize_activations = false});
   }
 
+  // What adapters add, left out, or what those of another sequence or step add.
+  void Adapters() {
+    for (int32_t set = 0; set < kAdapterSets; ++set) {
+      if (set == inputs_.adapters) continue;
+      MistakeInputs other = inputs_;
+      other.adapters = set;
+      Add(Cause::kAdapters,
+          set == 0 ? "the product without its adapters"
+                   : fmt::format("the product with set {} of adapters", set),
+          other);
+    }
+  }
+
   void Projection() {
     Fault(Cause::kMissingBias, "the projection without its bias", ReferenceFault::kNoBias);
+    Adapters();
     MistakeInputs other = inputs_;
     if (inputs_.stage.stage != Stage::kQuery) {
       const bool key = inputs_.stage.stage == Stage::kKey;
@@ -345,9 +362,10 @@ std::optional<MistakeInputs> InputsOf(std::span<const RecordingTrace::Entry> tra
 MistakeMaker::MistakeMaker(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
 MistakeMaker::~MistakeMaker() = default;
 
-const ReferenceTransformer& MistakeMaker::With(ReferenceOptions options) const {
-  auto& reference = references_[{options.quantize_activations, options.fault}];
+const ReferenceTransformer& MistakeMaker::With(ReferenceOptions options, int32_t adapters) const {
+  auto& reference = references_[{adapters, options.quantize_activations, options.fault}];
   if (!reference) {
+    options.adapters = AdapterFiles(model_->config(), adapters);
     // The file belongs to the model, which outlives the reference.
     const std::shared_ptr<const GgufFile> file(model_, &model_->file());
     reference = std::make_unique<ReferenceTransformer>(file, options);
@@ -357,7 +375,7 @@ const ReferenceTransformer& MistakeMaker::With(ReferenceOptions options) const {
 
 // Queries that read views of their own are computed one by one.
 ReferenceRows MistakeMaker::Compute(const MistakeInputs& inputs, ReferenceOptions options) const {
-  const ReferenceTransformer& reference = With(options);
+  const ReferenceTransformer& reference = With(std::move(options), inputs.adapters);
   StageInputs stage = inputs.stage;
   if (stage.stage != Stage::kAttention) return reference.Expected(stage);
   const size_t queries = inputs.visible.size();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "caches/kv_cache.h"
@@ -26,6 +27,7 @@ struct MistakeInputs {
   // Rows of earlier steps, at positions past 0, were rotated as they should be: a lone query at
   // position 0's angle has then lost its position, not its rotation.
   bool rotated_before = false;
+  int32_t adapters = 0;  // the set of properties/engine_step.h that the step ran with
 };
 
 // Inputs of one stage of a traced step, without views. Spans point into the arguments; `visible` is
@@ -50,11 +52,11 @@ class MistakeMaker {
  private:
   class Maker;
 
-  const ReferenceTransformer& With(ReferenceOptions options) const;
+  const ReferenceTransformer& With(ReferenceOptions options, int32_t adapters) const;
   ReferenceRows Compute(const MistakeInputs& inputs, ReferenceOptions options) const;
 
   std::shared_ptr<const Model> model_;
-  mutable std::map<std::pair<bool, ReferenceFault>, std::unique_ptr<ReferenceTransformer>>
+  mutable std::map<std::tuple<int32_t, bool, ReferenceFault>, std::unique_ptr<ReferenceTransformer>>
       references_;
 };
 

@@ -26,6 +26,7 @@ struct Sequence {
   int32_t length = 0;  // as it has to be, whatever the cache says
   int32_t path = 0;
   int32_t next = -1;  // the greedy token, -1 where nobody knows it
+  int32_t adapters = 0;
 };
 
 struct Saved {
@@ -50,6 +51,7 @@ class Recorder {
                               .max_step_tokens = scenario.step,
                               .threads = options.threads,
                               .device = options.device}),
+        adapters_(AdaptersOf(scenario, *model.model)),
         driver_(options.subject.make_driver ? options.subject.make_driver(engine_)
                                             : std::make_unique<EngineDriver>(engine_)),
         root_(MakeRoot()) {}
@@ -77,6 +79,13 @@ class Recorder {
   }
 
  private:
+  // Made only for a scenario that adapts.
+  static AdapterSets AdaptersOf(const Scenario& scenario, const Model& model) {
+    const auto adapts = [](const EngineOp& op) { return op.kind == EngineOpKind::kAdapt; };
+    return std::ranges::any_of(scenario.ops, adapts) ? MakeAdapterSets(model.config())
+                                                     : AdapterSets{};
+  }
+
   std::unique_ptr<KvCache> MakeRoot() const {
     const KvGeometry geometry = model_.model->config().geometry(scenario_.max_length);
     const auto refuse = [&](const std::string& why) {
@@ -140,6 +149,9 @@ class Recorder {
       case EngineOpKind::kPath:
         // The legacy path, where it is asked for, is that of the whole recording.
         At(s).path = options_.legacy ? 1 : PathOn(model_.model->config().num_layers, op.count);
+        return StepOutcome::kDone;
+      case EngineOpKind::kAdapt:
+        At(s).adapters = op.count;
         return StepOutcome::kDone;
     }
     return StepOutcome::kOther;
@@ -218,8 +230,9 @@ class Recorder {
         dress = std::make_unique<DressedCache>(*sequence.cache, sequence.path,
                                                way.cancel_at >= 0 ? &point : nullptr);
       }
-      batch.push_back(
-          {part.tokens, part.positions, &dress->cache(), trace.SinkOf(part, dress->trace())});
+      batch.push_back({part.tokens, part.positions, &dress->cache(),
+                       trace.SinkOf(part, dress->trace()),
+                       adapters_[static_cast<size_t>(sequence.adapters)]});
     }
     std::string thrown;
     std::span<const float> logits;
@@ -237,6 +250,7 @@ class Recorder {
     }
     for (RecordedStep& step : trace.steps()) {
       step.op = op_;
+      step.adapters = At(step.sequence).adapters;
       writer_.Step(step, steps_++);
       if (options_.keep_values) recording_.steps.push_back(std::move(step));
     }
@@ -277,7 +291,8 @@ class Recorder {
     if (target == s) return;
     Slot(target).reset();
     Sequence& source = At(s);
-    Sequence fork{driver_->Fork(*source.cache), source.length, source.path, source.next};
+    Sequence fork{driver_->Fork(*source.cache), source.length, source.path, source.next,
+                  source.adapters};
     Slot(target) = std::move(fork);
   }
 
@@ -328,6 +343,7 @@ class Recorder {
   const ScenarioModel& model_;
   CacheSpec spec_;
   Transformer engine_;
+  AdapterSets adapters_;
   std::unique_ptr<EngineDriver> driver_;
   std::unique_ptr<KvCache> root_;
   std::array<std::optional<Sequence>, kEngineSequences> sequences_;

@@ -41,6 +41,7 @@ struct RecordOptions {
 struct RecordedStep {
   int32_t op = 0;
   int32_t sequence = 0;
+  int32_t adapters = 0;  // the set of MakeAdapterSets that it ran with
   std::vector<int32_t> positions = {};
   std::vector<int32_t> tokens = {};                 // by position
   std::vector<RecordingTrace::Entry> entries = {};  // the stages, in order of computation

@@ -79,6 +79,7 @@ EngineReference::EngineReference(const EngineReference& other)
     : plain_(other.plain_),
       cache_(other.cache_->Copy()),
       tokens_(other.tokens_),
+      adapters_(other.adapters_),
       logits_(other.logits_),
       pushed_out_(other.pushed_out_),
       rows_(other.rows_),
@@ -86,12 +87,15 @@ EngineReference::EngineReference(const EngineReference& other)
 
 EngineReference::~EngineReference() = default;
 
-void EngineReference::Append(std::span<const int32_t> tokens) {
+void EngineReference::Append(std::span<const int32_t> tokens,
+                             std::span<const AppliedAdapter> adapters) {
   for (const int32_t token : tokens) {
     const int32_t position = length();
-    const std::span<const float> logits = plain_.Forward({&token, 1}, {&position, 1}, *cache_);
+    const BatchSequence step = {{&token, 1}, {&position, 1}, cache_.get(), nullptr, adapters};
+    const std::span<const float> logits = plain_.ForwardBatch({&step, 1});
     logits_.assign(logits.begin(), logits.end());
     tokens_.push_back(token);
+    adapters_.push_back(adapters);
   }
   Changed();
 }
@@ -106,6 +110,7 @@ void EngineReference::Rollback(int32_t length) {
     cache_ = cache_->Rebuilt(length);
   }
   tokens_.resize(static_cast<size_t>(length));
+  adapters_.resize(static_cast<size_t>(length));
   logits_.clear();
   Changed();
 }
@@ -141,7 +146,14 @@ std::optional<std::string> EngineReference::CompareWhole() const {
   ModelCache whole(cache_->options());
   std::vector<int32_t> positions(tokens_.size());
   std::iota(positions.begin(), positions.end(), 0);
-  const std::span<const float> logits = plain_.Forward(tokens_, positions, whole);
+  std::span<const float> logits;
+  for (size_t begin = 0, end = 0; begin < tokens_.size(); begin = end) {
+    while (end < tokens_.size() && adapters_[end].data() == adapters_[begin].data()) ++end;
+    const BatchSequence step = {std::span(tokens_).subspan(begin, end - begin),
+                                std::span(positions).subspan(begin, end - begin), &whole, nullptr,
+                                adapters_[begin]};
+    logits = plain_.ForwardBatch({&step, 1});
+  }
   if (!logits_.empty() && FirstFloatDifference(logits, logits_) >= 0) return "logits";
   for (int32_t layer = 0; layer < whole.geometry().num_layers; ++layer) {
     const auto difference = FirstRowDifference(whole, *cache_, layer);

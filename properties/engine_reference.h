@@ -29,8 +29,8 @@ class EngineReference {
   EngineReference& operator=(const EngineReference&) = delete;
   ~EngineReference();
 
-  // REQUIRES: the tokens fit.
-  void Append(std::span<const int32_t> tokens);
+  // REQUIRES: the tokens fit; the adapters outlive this object.
+  void Append(std::span<const int32_t> tokens, std::span<const AppliedAdapter> adapters = {});
 
   // How rows go away must not be what the subject does. Without a window nothing but the rows
   // themselves counts, so a new cache is made of the first `length` rows as they were once
@@ -53,7 +53,8 @@ class EngineReference {
   const Digest& rows() const;
   const Digest& storage() const;
 
-  // All tokens in one step into a new cache: what differs from the tokens one by one, or nothing.
+  // All tokens in one step for each run of equal adapters, into a new cache: what differs from the
+  // tokens one by one, or nothing.
   // Where rows were pushed out of a window before they had to be there is nothing to compare with.
   std::optional<std::string> CompareWhole() const;
 
@@ -65,6 +66,7 @@ class EngineReference {
   Transformer& plain_;
   std::unique_ptr<LoggedCache> cache_;
   std::vector<int32_t> tokens_;
+  std::vector<std::span<const AppliedAdapter>> adapters_;  // of each token
   std::vector<float> logits_;
   bool pushed_out_ = false;  // rows that a window of the same tokens would hold
   mutable std::optional<Digest> rows_;

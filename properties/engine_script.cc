@@ -17,8 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<std::string_view, kEngineOpKinds> kNames = {
-    "prefill", "decode", "speculate", "batch", "cancel",  "rollback",
-    "fork",    "end",    "clear",     "save",  "restore", "path"};
+    "prefill", "decode", "speculate", "batch",   "cancel", "rollback", "fork",
+    "end",     "clear",  "save",      "restore", "path",   "adapt"};
 
 // The name of `count` in the text of an operation; empty where it has none.
 std::string_view CountName(EngineOpKind kind) {
@@ -31,6 +31,7 @@ std::string_view CountName(EngineOpKind kind) {
     case EngineOpKind::kRollback:
     case EngineOpKind::kFork:
     case EngineOpKind::kPath:
+    case EngineOpKind::kAdapt:
       return "to";
     default:
       return "";
@@ -192,6 +193,9 @@ class Parser {
     }
     if (op.kind == EngineOpKind::kFork && op.count >= kEngineSequences) {
       Fail(fmt::format("there is no sequence {}", op.count));
+    }
+    if (op.kind == EngineOpKind::kAdapt && op.count >= kAdapterSets) {
+      Fail(fmt::format("there is no set {} of adapters", op.count));
     }
     if ((op.kind == EngineOpKind::kDecode || op.kind == EngineOpKind::kSpeculate) &&
         op.count > 4096) {

@@ -136,6 +136,9 @@ class EngineBuilder {
       case EngineOpKind::kPath:
         op.count = PickPath();
         break;
+      case EngineOpKind::kAdapt:
+        op.count = choose_.Between(0, kAdapterSets - 1);
+        break;
       default:
         break;
     }

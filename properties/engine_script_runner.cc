@@ -81,6 +81,9 @@ class Runner {
       case EngineOpKind::kPath:
         state_.At(s).path = PathOn(state_.model().config().num_layers, op.count);
         return;
+      case EngineOpKind::kAdapt:
+        state_.At(s).adapters = op.count;
+        return;
     }
   }
 
@@ -141,10 +144,12 @@ class Runner {
     size_t rows = 0;
     size_t most = 0;
     std::set<size_t> kinds;
+    std::set<int32_t> adapters;
     for (const StepPart& part : parts) {
       rows += part.tokens.size();
       most = std::max(most, part.tokens.size());
       kinds.insert(state_.At(part.sequence).kind);
+      adapters.insert(state_.At(part.sequence).adapters);
     }
     if (parts.size() == 1) return;
     if (most * parts.size() > rows) {
@@ -153,6 +158,7 @@ class Runner {
     }
     if (rows > static_cast<size_t>(script_.step)) Count(EngineClass::kCutInsideBatch);
     if (kinds.size() > 1) Count(EngineClass::kBatchOfKinds);
+    if (adapters.size() > 1) Count(EngineClass::kBatchOfAdapters);
     if (kinds.size() == 1 && state_.kind(*kinds.begin()).spec.block_size > 0) {
       Count(EngineClass::kBatchOnOnePool);
     }
@@ -192,6 +198,7 @@ class Runner {
     fork.cache = driver_->Fork(*source.cache);
     fork.reference = std::make_unique<EngineReference>(*source.reference);
     fork.path = source.path;
+    fork.adapters = source.adapters;
     fork.next = source.next;
     EngineKind& kind = state_.KindOf(source);
     kind.forked = true;

@@ -59,13 +59,16 @@ enum class EngineClass : uint8_t {
   kRestored,
   kDirect,  // a step of a sequence on this path
   kLegacy,
-  kRefused,  // at one layer
+  kRefused,           // at one layer
+  kAdapted,           // a step of a sequence with adapters
+  kAdaptersSwitched,  // a step with other adapters than the last one of its sequence
+  kBatchOfAdapters,   // sequences with different ones
   kThreads1,
   kThreads2,
   kThreads3,
   kThreads7,
 };
-inline constexpr size_t kEngineClasses = 33;
+inline constexpr size_t kEngineClasses = 36;
 
 std::string_view EngineClassName(EngineClass engine_class);  // "prefill_step", ...
 

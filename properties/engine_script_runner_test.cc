@@ -38,7 +38,8 @@ constexpr EngineClass kAlways[] = {
     EngineClass::kAcceptAll,       EngineClass::kBatchOfTwo,      EngineClass::kBatchOfThree,
     EngineClass::kOverflowRefused, EngineClass::kCancelled,       EngineClass::kAfterFailure,
     EngineClass::kClearedReused,   EngineClass::kRollbackRefused, EngineClass::kDirect,
-    EngineClass::kLegacy,          EngineClass::kRefused};
+    EngineClass::kLegacy,          EngineClass::kRefused,         EngineClass::kAdapted,
+    EngineClass::kAdaptersSwitched};
 
 // Every registered cache, through every table that this machine has, on every write path.
 class EngineCampaignTest : public testing::TestWithParam<std::string> {};

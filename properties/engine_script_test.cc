@@ -34,16 +34,18 @@ TEST(EngineScriptTest, PeopleWriteIt) {
       "prefill cuts=3,1,4 tokens=7\r\n"
       "  speculate seq=1 n=4 accept=2\n"
       "path to=refuse1\n"
+      "adapt seq=2 to=3\n"
       "cancel seq=2,0 cuts=5,1 at=17",
       "test");
   EXPECT_EQ(script.caches, (std::vector<std::string>{"paged/4", "simple"}));
   EXPECT_EQ(script.threads, 2);
-  ASSERT_EQ(script.ops.size(), 4u);
+  ASSERT_EQ(script.ops.size(), 5u);
   EXPECT_EQ(script.ops[0], (EngineOp{.cuts = {3, 1, 4}, .tokens = 7}));
   EXPECT_EQ(EngineOpText(script.ops[1]), "speculate seq=1 n=4 accept=2");
   EXPECT_EQ(script.ops[2].count, 3);
   EXPECT_EQ(EngineOpText(script.ops[2]), "path to=refuse1");
-  EXPECT_EQ(script.ops[3].sequences, (std::vector<int32_t>{2, 0}));
+  EXPECT_EQ(EngineOpText(script.ops[3]), "adapt seq=2 to=3");
+  EXPECT_EQ(script.ops[4].sequences, (std::vector<int32_t>{2, 0}));
 }
 
 TEST(EngineScriptTest, TheFirstWordTellsItFromACacheScript) {
@@ -76,6 +78,7 @@ TEST(EngineScriptTest, WhatCannotBeRunIsRefusedWithItsLine) {
       {head + "speculate n=2 accept=3", "line 2: 3 of 2 drafts cannot be accepted"},
       {head + "decode at=3", "line 2: 'decode' has no field 'at'"},
       {head + "fork to=4", "line 2: there is no sequence 4"},
+      {head + "adapt to=4", "line 2: there is no set 4 of adapters"},
       {head + "path to=sideways", "line 2: 'sideways' is no path"},
       {head + "clear now", "line 2: 'now' is no field=value"},
   };

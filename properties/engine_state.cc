@@ -30,6 +30,7 @@ std::shared_ptr<const EngineModel> EngineModelOf(const std::string& preset, int3
   auto made = std::make_shared<EngineModel>();
   const SyntheticSpec& spec = SyntheticPreset(preset);
   made->model = Model::Load(MakeSyntheticModel(spec, static_cast<uint64_t>(seed)), {.team = &team});
+  made->adapters = MakeAdapterSets(made->model->config());
   made->plain = std::make_unique<Transformer>(
       made->model, TransformerOptions{.kernels = &SelectKernels("scalar")});
   if (kept.size() > kModelsKept) kept.clear();

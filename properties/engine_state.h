@@ -23,6 +23,7 @@ namespace lockstep {
 // A preset's model, and the plain engine of the references.
 struct EngineModel {
   std::shared_ptr<const Model> model;
+  AdapterSets adapters;
   std::unique_ptr<Transformer> plain;
 };
 
@@ -42,6 +43,8 @@ struct EngineSequence {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<EngineReference> reference;
   int32_t path = 0;
+  int32_t adapters = 0;  // a set, EngineOpKind::kAdapt
+  int32_t adapted = -1;  // that of its last step
   int32_t next = -1;     // the greedy token, -1 where nobody knows it
   bool failed = false;   // its last step
   bool cleared = false;  // since its last step
@@ -63,6 +66,9 @@ class EngineState {
 
   const Model& model() const { return *model_->model; }
   std::shared_ptr<const Model> shared_model() const { return model_->model; }
+  std::span<const AppliedAdapter> AdaptersOf(const EngineSequence& sequence) const {
+    return model_->adapters[static_cast<size_t>(sequence.adapters)];
+  }
   const EngineKind& kind(size_t kind) const { return kinds_[kind]; }
 
   // Comes to life where it is not alive.

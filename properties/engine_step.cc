@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "caches/random.h"
+#include "engine/synthetic.h"
 #include "oracle/faulty_cache.h"
 
 namespace lockstep {
@@ -36,6 +38,30 @@ StepPart SeededPart(const TokenChoice& choice, int32_t length, int32_t vocab_siz
     part.positions.push_back(length + i);
   }
   return part;
+}
+
+std::vector<ReferenceAdapter> AdapterFiles(const ModelConfig& config, int32_t set) {
+  constexpr SyntheticAdapterSpec kSpecs[] = {{.rank = 3}, {.rank = 5, .type = GgmlType::kF16}};
+  constexpr double kScales[] = {1, -0.625};
+  std::vector<ReferenceAdapter> files;
+  for (size_t i = 0; i < std::size(kSpecs); ++i) {
+    if ((set >> i & 1) == 0) continue;
+    files.push_back({GgufFile::FromBytes(MakeSyntheticAdapterImage(config, kSpecs[i], i + 1),
+                                         fmt::format("adapter {}", i + 1)),
+                     kScales[i]});
+  }
+  return files;
+}
+
+AdapterSets MakeAdapterSets(const ModelConfig& config) {
+  AdapterSets sets;
+  for (int32_t set = 0; set < kAdapterSets; ++set) {
+    for (const ReferenceAdapter& file : AdapterFiles(config, set)) {
+      sets[static_cast<size_t>(set)].push_back(
+          {LoraAdapter::Load(*file.file, config), static_cast<float>(file.scale)});
+    }
+  }
+  return sets;
 }
 
 std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,

@@ -3,6 +3,7 @@
 #ifndef LOCKSTEP_PROPERTIES_ENGINE_STEP_H_
 #define LOCKSTEP_PROPERTIES_ENGINE_STEP_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,11 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/adapter.h"
 #include "engine/trace.h"
 #include "oracle/decorators.h"
 #include "oracle/device_decorators.h"
 #include "oracle/driver.h"
+#include "oracle/reference_transformer.h"
 #include "properties/engine_reference.h"
+#include "properties/engine_script.h"
 
 namespace lockstep {
 
@@ -37,6 +41,14 @@ struct TokenChoice {
 
 // Behind `length` rows of its sequence.
 StepPart SeededPart(const TokenChoice& choice, int32_t length, int32_t vocab_size);
+
+// What an engine script's `adapt` names, with adapters made for the model: 0 none, 1 and 2 one
+// each, 3 both.
+using AdapterSets = std::array<std::vector<AppliedAdapter>, kAdapterSets>;
+AdapterSets MakeAdapterSets(const ModelConfig& config);
+
+// The files of a set, for a reference that reads them by itself.
+std::vector<ReferenceAdapter> AdapterFiles(const ModelConfig& config, int32_t set);
 
 // Rows [first, first + count) of one sequence in one internal step.
 struct StepCut {

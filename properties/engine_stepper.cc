@@ -38,7 +38,8 @@ bool EngineStepper::Step(std::span<const StepPart> parts, const StepWay& way) {
     if (!dress) {
       dress.emplace(*sequence.cache, sequence.path, way.cancel_at >= 0 ? &point : nullptr);
     }
-    batch.push_back({part.tokens, part.positions, &dress->cache(), dress->trace()});
+    batch.push_back({part.tokens, part.positions, &dress->cache(), dress->trace(),
+                     state_.AdaptersOf(sequence)});
   }
   std::span<const float> logits;
   std::string thrown;
@@ -97,7 +98,7 @@ void EngineStepper::Accept(const StepPart& part, std::span<const float> logits,
                            const StepWay& way) {
   EngineSequence& sequence = state_.At(part.sequence);
   const int32_t length = sequence.reference->length();
-  sequence.reference->Append(part.tokens);
+  sequence.reference->Append(part.tokens, state_.AdaptersOf(sequence));
   CompareLogits(part.sequence, logits, sequence.reference->logits());
   state_.digest.AddFloats(logits);
   sequence.next = ArgMax(logits);
@@ -133,6 +134,11 @@ void EngineStepper::CountStep(const StepPart& part) {
         : script_.threads == 2 ? EngineClass::kThreads2
         : script_.threads == 3 ? EngineClass::kThreads3
                                : EngineClass::kThreads7);
+  if (sequence.adapters != 0) Count(EngineClass::kAdapted);
+  if (std::exchange(sequence.adapted, sequence.adapters) != sequence.adapters &&
+      sequence.reference->tokens().size() > part.tokens.size()) {
+    Count(EngineClass::kAdaptersSwitched);
+  }
   if (std::exchange(sequence.failed, false)) Count(EngineClass::kAfterFailure);
   if (std::exchange(sequence.cleared, false)) Count(EngineClass::kClearedReused);
   CountDivergence(part.sequence);

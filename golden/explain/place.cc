@@ -151,6 +151,7 @@ void AddOtherSequences(const ExplainedRuns& runs, const StageRowsAt& at, const M
       inputs = InputsOf(other.entries, other.tokens, other.positions, at.layer, at.stage);
     }
     if (!inputs) continue;
+    inputs->adapters = other.adapters;
     ReferenceRows rows = maker.Expected(*inputs);
     if (rows.values.size() != at.rows.size()) continue;
     candidates->push_back({Cause::kOtherSequence, fmt::format("sequence {}", other.sequence),
@@ -181,6 +182,7 @@ Computed ComputeAgain(const ExplainedRuns& runs, const StageRowsAt& at,
   if (!inputs || (at.stage == Stage::kAttention && views.empty())) return computed;
   inputs->views = views;
   inputs->rotated_before = RotatedBefore(runs, step);
+  inputs->adapters = recorded->adapters;
   const MistakeMaker maker(runs.model.model);
   computed.expected = maker.Expected(*inputs);
   if (computed.expected->values.size() != at.rows.size()) return {};
