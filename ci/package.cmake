@@ -26,7 +26,7 @@ target_include_directories(lockstep_plugin INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>")
 set(exported options plugin caches device_kernels digest_lines engine engine_scripts gguf kernels
-  oracle oracle_caches oracle_driver properties threads tokenizer)
+  oracle oracle_caches oracle_driver properties sampling threads tokenizer)
 if(LOCKSTEP_CUDA_FOUND)
   list(APPEND exported cuda_options)
 endif()

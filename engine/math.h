@@ -24,6 +24,7 @@ struct SinCos {
 };
 SinCos CanonicalSinCos(double radians);             // REQUIRES: |radians| <= 2^31
 double CanonicalPow(double base, double exponent);  // REQUIRES: base > 0, finite result
+double CanonicalLog(double x);                      // natural; REQUIRES: x > 0, finite
 
 // YaRN, https://arxiv.org/abs/2309.00071, section 3: pairs that turn often within the original
 // context keep their frequency, pairs that turn seldom have it divided by `factor`, and between

@@ -87,6 +87,25 @@ class Utf8Stream {
   std::string pending_;
 };
 
+// Streaming text that ends before the first of some texts: holds back what may be the beginning of
+// one.
+class StopText {
+ public:
+  explicit StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  // What certainly stands before any stop. Once one was found, nothing.
+  std::string Push(std::string_view text);
+  bool stopped() const { return stopped_; }
+
+  // The end: what was held back, and is no stop. The stream is then as new.
+  std::string Flush();
+
+ private:
+  std::vector<std::string> stops_;
+  std::string pending_;
+  bool stopped_ = false;
+};
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_ENGINE_TOKENIZER_H_

@@ -44,7 +44,8 @@ struct TransformerOptions {
   int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
   int32_t threads = 1;                   // the caller's is one of them; changes no bit
   // Where the first layers run, in steps whose caches all have these layers on that device and
-  // that have no adapters; the rest, and every other step, runs on the host. Changes no bit.
+  // that have no adapters and want logits of last tokens alone; the rest, and every other step, runs
+  // on the host. Changes no bit.
   std::shared_ptr<Device> device = nullptr;  // nullptr: the host
   int32_t device_layers = INT32_MAX;         // at most; all: embedding and logits as well
 };
@@ -65,6 +66,9 @@ struct BatchSequence {
   // Of this sequence alone, added in this order; the adapters' matrices and this list stay as they
   // are during the call.
   std::span<const AppliedAdapter> adapters = {};
+  // Of how many of the last tokens logits are returned, in [1, n]. A verifier of drafts wants more
+  // than one; such a step runs on the host.
+  int32_t logits = 1;
 };
 
 // Thrown inside a step when the cache does not hold what its contract promises and going on would
@@ -103,6 +107,7 @@ class Transformer {
   // Throws std::invalid_argument, and changes nothing, when an adapter is null or does not fit the
   // model, or a scale is not finite; ForwardBatch throws the same [F2].
   void SetAdapters(std::vector<AppliedAdapter> adapters);
+  std::span<const AppliedAdapter> adapters() const;  // valid until the next SetAdapters
 
   // One step: writes the rows of `positions` into the cache, returns the last token's logits
   // ([vocab_size], valid until the next call).
@@ -127,15 +132,16 @@ class Transformer {
                         KvCache& cache, TraceSink* trace = nullptr);
 
   // One step of several sequences: of any lengths, prefill beside decode, caches of any kinds,
-  // caches that share a BlockPool included. Returns the logits of each sequence's last token
-  // ([sequences, vocab_size], in the batch's order, valid until the next call). Each weight is read
+  // caches that share a BlockPool included. Returns the logits of each sequence's last tokens, as many
+  // as it asks for ([their sum, vocab_size], in the batch's order, valid until the next call). Each weight is read
   // once for all rows of an internal step; max_step_tokens counts the rows of all sequences.
   //
   // Every bit that a sequence leaves, logits, rows and trace, is what Forward would have left with
   // this sequence alone, whatever the others are and in whatever order they stand [F3].
   //
   // All sequences are checked as Forward says before the first write [F2]; std::invalid_argument
-  // also for an empty batch, a sequence without a cache, and two with the same one. When anything
+  // also for an empty batch, a sequence without a cache, two with the same one, and a number of
+  // logits outside [1, n]. When anything
   // throws after that, no row of the step is visible in any cache of the batch [F1].
   std::span<const float> ForwardBatch(std::span<const BatchSequence> batch);
 

@@ -4,14 +4,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "caches/error.h"
 #include "caches/registry.h"
+#include "caches/simple_kv_cache.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/decoding_flags.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/shell_word.h"
 #include "engine/generate.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
@@ -25,6 +30,11 @@ namespace {
 
 struct RunOptions {
   ModelSource source;
+  DecodingFlags decoding;
+  AdapterFlags adapters;
+  std::string draft_model;
+  int32_t draft_lookup = 0;
+  int32_t draft_tokens = 4;
   std::string prompt;
   int32_t max_new_tokens = 64;
   std::string cache;  // empty: simple, or the one that has its rows where the layers run
@@ -52,7 +62,7 @@ struct RunReport {
   std::vector<int32_t> prompt_tokens;
   GenerateResult generated;
   std::string text;
-  bool ended_by_eos = false;
+  std::string stop;  // "eos", "stop" or "length"
   std::string kernels;
   std::string cache;
   std::string device;  // empty: none
@@ -134,6 +144,42 @@ class Watcher {
   int32_t steps_ = 0;
 };
 
+// Drafts of a smaller model, or of what the text had before.
+class DraftsOfFlags {
+ public:
+  DraftsOfFlags(const RunOptions& options, const ModelConfig& target, int32_t positions) {
+    if (!options.draft_model.empty() && options.draft_lookup > 0) {
+      throw Error({"--draft-lookup", "a draft model is given too", "give one of them"});
+    }
+    if (options.draft_lookup > 0) lookup_.emplace(options.draft_lookup);
+    if (options.draft_model.empty()) return;
+    const auto model = Model::Load(GgufFile::Open(options.draft_model));
+    const ModelConfig& config = model->config();
+    if (config.vocab_size != target.vocab_size) {
+      throw Error({"--draft",
+                   fmt::format("{} has {} tokens, the model has {}", options.draft_model,
+                               config.vocab_size, target.vocab_size),
+                   "give a model of the same vocabulary"});
+    }
+    transformer_.emplace(model, TransformerOptions{.kernels = &SelectKernels(options.isa),
+                                                   .threads = options.threads});
+    cache_.emplace(config.geometry(std::min(positions, config.context_length)));
+    model_.emplace(*transformer_, *cache_, options.decoding.Sampler(config.vocab_size));
+  }
+
+  // nullptr: none are wanted.
+  DraftSource* source() {
+    if (model_) return &*model_;
+    return lookup_ ? &*lookup_ : nullptr;
+  }
+
+ private:
+  std::optional<LookupDraftSource> lookup_;
+  std::optional<Transformer> transformer_;
+  std::optional<SimpleKvCache> cache_;
+  std::optional<ModelDraftSource> model_;
+};
+
 RunReport Generate(const RunOptions& options) {
   RunReport report;
   Stopwatch load;
@@ -157,28 +203,41 @@ RunReport Generate(const RunOptions& options) {
   report.cache = cache->name();
   report.load_ms = load.seconds() * 1e3;
 
+  transformer.SetAdapters(options.adapters.Load(config));
   Utf8Stream stream;
+  StopText stops(options.decoding.stops);
   Stopwatch generation;
   GenerateOptions generate;
   generate.max_new_tokens = options.max_new_tokens;
+  generate.sampler = options.decoding.Sampler(config.vocab_size);
+  generate.seed = options.decoding.seed;
+  DraftsOfFlags drafts(options, config, positions);
+  generate.drafts = drafts.source();
+  generate.draft_tokens = options.draft_tokens;
+  generate.log_probabilities = options.decoding.log_probabilities;
   generate.logits_digest = !options.no_digest;
   if (tokenizer.eos()) generate.stop_tokens.push_back(*tokenizer.eos());
   generate.on_token = [&](int32_t token) {
     if (report.prefill_ms == 0) report.prefill_ms = generation.seconds() * 1e3;
-    const std::string piece = tokenizer.Piece(token);
-    report.text += piece;
-    if (!options.json) PrintNow(stream.Push(piece));
+    const std::string shown = stops.Push(tokenizer.Piece(token));
+    report.text += shown;
+    if (!options.json) PrintNow(stream.Push(shown));
   };
+  generate.ended = [&] { return stops.stopped(); };
   Watcher watcher(options, *cache, &report.watch);
   if (options.watches()) {
     generate.on_decode = [&](int32_t position) { watcher.OnDecode(position); };
   }
-  report.generated = GenerateGreedy(transformer, *cache, report.prompt_tokens, generate);
+  report.generated = Generate(transformer, *cache, report.prompt_tokens, generate);
   report.decode_ms = generation.seconds() * 1e3 - report.prefill_ms;
   if (device != nullptr) report.device = device->Description();
   report.device_use = transformer.device_use();
-  if (!options.json) PrintNow(stream.Flush() + "\n");
-  report.ended_by_eos = tokenizer.eos() && report.generated.tokens.back() == *tokenizer.eos();
+  report.stop = stops.stopped()                                     ? "stop"
+                : tokenizer.eos() == report.generated.tokens.back() ? "eos"
+                                                                    : "length";
+  const std::string rest = stops.Flush();
+  report.text += rest;
+  if (!options.json) PrintNow(stream.Push(rest) + stream.Flush() + "\n");
   return report;
 }
 
@@ -188,7 +247,7 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
       {"prompt_tokens", report.prompt_tokens},
       {"tokens", report.generated.tokens},
       {"text", report.text},
-      {"stop", report.ended_by_eos ? "eos" : "length"},
+      {"stop", report.stop},
       {"kernels", report.kernels},
       {"threads", options.threads},
       {"cache", report.cache},
@@ -198,12 +257,19 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
         {"decode_ms", report.decode_ms},
         {"tokens_per_second", report.tokens_per_second()}}},
   };
+  if (report.generated.drafted > 0) {
+    json["drafts"] = {{"proposed", report.generated.drafted},
+                      {"accepted", report.generated.accepted}};
+  }
   if (!options.no_digest) json["digest"] = report.generated.logits_digest.Hex();
   if (!report.device.empty()) {
     json["device"] = {{"name", report.device},
                       {"layer_steps", report.device_use.layer_steps},
                       {"graph_steps", report.device_use.graph_steps},
                       {"graphs_recorded", report.device_use.graphs_recorded}};
+  }
+  for (const TokenLogProbability& token : report.generated.log_probabilities) {
+    json["logprobs"].push_back({{"chosen", token.chosen}, {"top", token.top}});
   }
   for (const WatchEntry& entry : report.watch) {
     json[entry.whole_cache ? "watch_full" : "watch"].push_back(
@@ -219,11 +285,26 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
              "load {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms, {:.1f} tokens/s\n",
              options.source.Description(), report.prompt_tokens.size(),
              report.generated.tokens.size(),
-             report.ended_by_eos ? "ended by the model" : "as many as asked", report.cache,
-             report.kernels, options.threads, report.load_ms, report.prefill_ms, report.decode_ms,
-             report.tokens_per_second());
+             report.stop == "eos"    ? "ended by the model"
+             : report.stop == "stop" ? "ended by --stop"
+                                     : "as many as asked",
+             report.cache, report.kernels, options.threads, report.load_ms, report.prefill_ms,
+             report.decode_ms, report.tokens_per_second());
   if (!options.no_digest) {
     fmt::print(stderr, "logits digest {}\n", report.generated.logits_digest.Hex());
+  }
+  if (report.generated.drafted > 0) {
+    fmt::print(stderr, "drafts: {} of {} accepted\n", report.generated.accepted,
+               report.generated.drafted);
+  }
+  fmt::print(stderr, "repeat: lockstep run {}{}{} --prompt {} -n {}\n",
+             options.source.CommandLine(), options.adapters.CommandLine(),
+             options.decoding.CommandLine(), ShellWord(options.prompt), options.max_new_tokens);
+  for (size_t i = 0; i < report.generated.log_probabilities.size(); ++i) {
+    const TokenLogProbability& token = report.generated.log_probabilities[i];
+    fmt::print(stderr, "token {} {:.6f}", report.generated.tokens[i], token.chosen);
+    for (const auto& [other, value] : token.top) fmt::print(stderr, " | {} {:.6f}", other, value);
+    fmt::print(stderr, "\n");
   }
   if (report.device.empty()) return;
   fmt::print(stderr, "{}: {} layer steps, {} steps replayed a graph, {} graphs recorded\n",
@@ -270,9 +351,17 @@ Command RunCommand() {
           {"--no-digest", "", "ask for tokens alone: on a device the logits stay there",
            &options->no_digest},
           {"--json", "", "one JSON object on standard output", &options->json},
+          options->adapters.AsFlag(),
+          {"--draft", "FILE", "a smaller model whose drafts are verified several at once",
+           &options->draft_model},
+          {"--draft-lookup", "N", "drafts are what followed the last N tokens before",
+           IntTarget{&options->draft_lookup, 0}},
+          {"--draft-tokens", "N", "drafts a step, at most",
+           IntTarget{&options->draft_tokens, 1, 256}},
       });
-  return {"run", "Continue a text, greedily", std::move(flags),
-          [options] { return Run(*options); }};
+  const std::vector<Flag> decoding = options->decoding.Flags();
+  flags.insert(flags.end(), decoding.begin(), decoding.end());
+  return {"run", "Continue a text", std::move(flags), [options] { return Run(*options); }};
 }
 
 }  // namespace lockstep::cli

@@ -1,4 +1,5 @@
-// lockstep synth: writes a synthetic model to a file, for engines that read files.
+// lockstep synth: writes a synthetic model, or an adapter for one, to a file, for engines that read
+// files.
 #include <fmt/format.h>
 
 #include <memory>
@@ -15,12 +16,19 @@ namespace {
 struct SynthOptions {
   std::string preset = "smollm-135m";
   uint64_t seed = 1;
+  int32_t lora_rank = 0;  // 0: the model
   std::string out;
+
+  std::vector<std::byte> Image() const {
+    const SyntheticSpec& spec = SyntheticPreset(preset);
+    if (lora_rank == 0) return MakeSyntheticImage(spec, seed);
+    const auto model = Model::Load(MakeSyntheticModel(spec, seed));
+    return MakeSyntheticAdapterImage(model->config(), {.rank = lora_rank}, seed);
+  }
 };
 
 ExitCode Synth(const SynthOptions& options) {
-  const std::vector<std::byte> image =
-      MakeSyntheticImage(SyntheticPreset(options.preset), options.seed);
+  const std::vector<std::byte> image = options.Image();
   WriteWholeFile(options.out, image);
   fmt::print("{}: {} bytes, preset {}, seed {}, digest {}\n", options.out, image.size(),
              options.preset, options.seed, DigestOfBytes(image).Hex());
@@ -35,6 +43,8 @@ Command SynthCommand() {
           "Write a synthetic model to a GGUF file",
           {{"--preset", "NAME", "which one", &options->preset},
            {"--seed", "SEED", "seed of its weights", &options->seed},
+           {"--lora", "RANK", "a LoRA adapter for it instead, of this rank",
+            IntTarget{&options->lora_rank, 0, 4096}},
            {"--out", "FILE", "file to write", &options->out, true}},
           [options] { return Synth(*options); }};
 }

@@ -37,14 +37,14 @@ bool DeviceForward::RunAsGraph(std::span<const StepPiece> pieces, int32_t layers
   Begin(pieces);
   if (!ReserveAll(layers)) return false;
   // Logits of one row are those of the first sequence's end, if this is it.
-  const bool ends = pieces[0].last && pieces[0].sequence == 0;
+  const bool ends = pieces[0].wanted > 0 && pieces[0].output == 0;
   stream_->Launch(GraphFor(layers, ends));
   for (int32_t layer = 0; layer < layers; ++layer) {
     const Piece& piece = layer_pieces_[static_cast<size_t>(layer)];
     piece.kv->CommitDeviceSlot(layer, piece.in.positions, *stream_);
   }
   ended_in_graph_ = ends;
-  if (pieces[0].last && !ends) KeepLastRows();
+  if (pieces[0].wanted > 0 && !ends) KeepLastRows();
   ++graph_steps_;
   return true;
 }

@@ -214,9 +214,9 @@ void DeviceForward::Begin(std::span<const StepPiece> pieces) {
     host_tokens_.insert(host_tokens_.end(), in.tokens.begin(), in.tokens.end());
     host_positions_.insert(host_positions_.end(), in.positions.begin(), in.positions.end());
     last = std::max(last, in.positions.back());
-    const auto sequence = static_cast<size_t>(in.sequence);
-    if (ends_.size() <= sequence) ends_.resize(sequence + 1);
-    ends_[sequence] = {in.trace, in.positions.back()};
+    const auto output = static_cast<size_t>(in.output);
+    if (ends_.size() <= output) ends_.resize(output + 1);
+    ends_[output] = {in.trace, in.positions.back()};
   }
   positions_max_ = RoundedPositions(last + 1);
   stream_->Upload(host_tokens_.data(), tokens_.address(), int64_t{n_} * 4);

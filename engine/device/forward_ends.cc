@@ -7,16 +7,16 @@ void DeviceForward::KeepLastRows() {
   const DeviceEnds& ends = *weights_.ends;
   const int64_t dim = config_.dim;
   for (const Piece& piece : pieces_) {
-    if (!piece.in.last) continue;
+    if (piece.in.wanted == 0) continue;
     RmsNorm(*stream_,
             {.x = residual_.part((piece.first + piece.count - 1) * dim, dim),
              .weight = ends.output_norm.all(),
              .rows = 1,
              .n = config_.dim,
              .eps = config_.rms_eps,
-             .y = final_.part(piece.in.sequence * dim, dim),
+             .y = final_.part(piece.in.output * dim, dim),
              .blocks = ends.output.quantized()
-                           ? final_blocks_.part(QuantizedBytes(piece.in.sequence, config_.dim),
+                           ? final_blocks_.part(QuantizedBytes(piece.in.output, config_.dim),
                                                 QuantizedBytes(1, config_.dim))
                            : Global<uint8_t>{}});
   }

@@ -127,11 +127,11 @@ TEST(GreedyTest, GenerationWithoutADigestBringsItsTokensAlone) {
   Pair pair("tiny-untied-4x2-q8_0", "cuda", device);
   const std::vector<int32_t> prompt = {5, 1, 7};
   device->Take();
-  const GenerateResult tokens = GenerateGreedy(pair.device.engine, *pair.device.cache, prompt,
+  const GenerateResult tokens = Generate(pair.device.engine, *pair.device.cache, prompt,
                                                {.max_new_tokens = 9, .logits_digest = false});
   EXPECT_EQ(device->Take().to_host, 9 * kTokenBytes);
   const GenerateResult all =
-      GenerateGreedy(pair.host.engine, *pair.host.cache, prompt, {.max_new_tokens = 9});
+      Generate(pair.host.engine, *pair.host.cache, prompt, {.max_new_tokens = 9});
   EXPECT_EQ(tokens.tokens, all.tokens);
   EXPECT_EQ(tokens.logits_digest, DigestBuilder().Finish());
   EXPECT_NE(all.logits_digest, tokens.logits_digest);

@@ -41,6 +41,11 @@ double CanonicalPow(double base, double exponent) {
   return internal::Pow(base, {exponent}).hi;
 }
 
+double CanonicalLog(double x) {
+  LS_CHECK(x > 0 && std::isfinite(x), "log({})", x);
+  return internal::Log(x).hi;
+}
+
 namespace {
 
 // The pair that turns `turns` times within the original context, as a number between pairs.

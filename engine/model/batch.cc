@@ -127,6 +127,10 @@ void CheckBatch(const ModelConfig& config, std::span<const BatchSequence> batch)
                                               sequence.tokens.size(), sequence.positions.size()));
     }
     CheckTokensAt(config, sequence.tokens, where);
+    if (sequence.logits < 1 || static_cast<size_t>(sequence.logits) > sequence.tokens.size()) {
+      throw std::invalid_argument(fmt::format("{}: logits of {} tokens of {}", where.Text(),
+                                              sequence.logits, sequence.tokens.size()));
+    }
     CheckCache(config, *sequence.cache, where);
     CheckPositions(config, *sequence.cache, sequence.positions, where);
     CheckUndo(config, *sequence.cache, sequence.positions.front(), where);
@@ -138,10 +142,14 @@ void BatchPlan::Start(std::span<const BatchSequence> batch, int32_t max_step_tok
   batch_ = batch;
   max_step_tokens_ = max_step_tokens;
   last_position_ = 0;
+  outputs_ = 0;
   progress_.clear();
   int64_t rows = 0;
   for (const BatchSequence& sequence : batch) {
-    progress_.push_back({0, UndoLength(*sequence.cache, sequence.positions.front())});
+    progress_.push_back({.done = 0,
+                         .output = outputs_,
+                         .undo = UndoLength(*sequence.cache, sequence.positions.front())});
+    outputs_ += sequence.logits;
     rows += std::min(static_cast<int64_t>(sequence.tokens.size()),
                      int64_t{sequence.cache->max_step_rows()});
     last_position_ = std::max(last_position_, sequence.positions.back());
@@ -160,10 +168,16 @@ std::span<const StepPiece> BatchPlan::Next() {
     if (count == 0) continue;
     room -= count;
     progress_[i].done += count;
-    pieces_.push_back({sequence.tokens.subspan(done, count),
-                       sequence.positions.subspan(done, count), sequence.cache, sequence.trace,
-                       static_cast<int32_t>(i), done + count == sequence.tokens.size(),
-                       sequence.adapters});
+    const size_t first_wanted = sequence.tokens.size() - static_cast<size_t>(sequence.logits);
+    const size_t from = std::clamp(first_wanted, done, done + count);
+    pieces_.push_back({.tokens = sequence.tokens.subspan(done, count),
+                       .positions = sequence.positions.subspan(done, count),
+                       .cache = sequence.cache,
+                       .trace = sequence.trace,
+                       .wanted = static_cast<int32_t>(done + count - from),
+                       .output = progress_[i].output +
+                                 static_cast<int32_t>(std::max(from, first_wanted) - first_wanted),
+                       .adapters = sequence.adapters});
   }
   return pieces_;
 }

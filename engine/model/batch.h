@@ -18,8 +18,8 @@ struct StepPiece {
   std::span<const int32_t> positions;  // [n], strictly increasing
   KvCache* cache = nullptr;            // nullptr: positions are 0..n-1, K and V stay in scratch
   TraceSink* trace = nullptr;
-  int32_t sequence = 0;  // index in the batch
-  bool last = false;     // the sequence ends here: logits of its last token are wanted
+  int32_t wanted = 0;  // of so many of these rows, the last ones, logits are wanted
+  int32_t output = 0;  // the first of them is this row of the logits
   std::span<const AppliedAdapter> adapters = {};
 };
 
@@ -37,8 +37,9 @@ class BatchPlan {
   // REQUIRES: CheckBatch passed; the batch outlives the plan's use.
   void Start(std::span<const BatchSequence> batch, int32_t max_step_tokens);
 
-  // Rows of the largest step, at most; the largest position.
+  // Rows of the largest step, at most; rows of logits; the largest position.
   int32_t max_rows() const { return max_rows_; }
+  int32_t outputs() const { return outputs_; }
   int32_t last_position() const { return last_position_; }
 
   // The next step: sequences in order, each with as many rows as it and its cache still have, up to
@@ -51,13 +52,15 @@ class BatchPlan {
 
  private:
   struct Progress {
-    size_t done = 0;   // tokens
-    int32_t undo = 0;  // the length that undoes the step: longer layers shrink to it
+    size_t done = 0;     // tokens
+    int32_t output = 0;  // row of the logits of the first token that has some
+    int32_t undo = 0;    // the length that undoes the step: longer layers shrink to it
   };
 
   std::span<const BatchSequence> batch_;
   int32_t max_step_tokens_ = 0;
   int32_t max_rows_ = 0;
+  int32_t outputs_ = 0;
   int32_t last_position_ = 0;
   std::vector<Progress> progress_;  // of each sequence
   std::vector<StepPiece> pieces_;

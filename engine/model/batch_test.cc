@@ -258,5 +258,57 @@ TEST(BatchThreadsTest, NumberIsAtLeastOne) {
   EXPECT_THROW(Transformer(model, {.threads = -3}), std::invalid_argument);
 }
 
+// Logits of several last tokens, wherever internal steps and caches cut the sequences.
+TEST(BatchLogitsTest, EachWantedTokenHasTheLogitsItHasAlone) {
+  for (const char* preset : {"tiny-untied-4x2-q8_0", "tiny-ragged-3x1-f32"}) {
+    const auto model = PresetModel(preset);
+    const auto tokens = SomeTokens(model->config(), 9);
+    const auto positions = Iota(0, 9);
+    Transformer plain(model);
+    std::vector<std::vector<uint32_t>> alone;  // behind each token
+    for (size_t n = 1; n <= 9; ++n) {
+      alone.push_back(Bits(plain.ForwardUncached(std::span(tokens).first(n))));
+    }
+    for (const int32_t step : {2, 3, 512}) {
+      Transformer transformer(model, {.max_step_tokens = step, .threads = 2});
+      for (const int32_t rows : {1, 2, 100}) {
+        const auto a = NewProbe(*model, 16), b = NewProbe(*model, 16), c = NewProbe(*model, 16);
+        b->step_rows = rows;
+        const BatchSequence batch[] = {
+            {.tokens = tokens, .positions = positions, .cache = a.get(), .logits = 9},
+            {.tokens = std::span(tokens).first(6),
+             .positions = std::span(positions).first(6),
+             .cache = b.get(),
+             .logits = 4},
+            {.tokens = std::span(tokens).first(7),
+             .positions = std::span(positions).first(7),
+             .cache = c.get()}};
+        const auto logits = transformer.ForwardBatch(batch);
+        const auto width = static_cast<size_t>(model->config().vocab_size);
+        ASSERT_EQ(logits.size(), 14 * width);
+        const size_t expected[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 2, 3, 4, 5, 6};
+        for (size_t row = 0; row < 14; ++row) {
+          ASSERT_EQ(Bits(logits.subspan(row * width, width)), alone[expected[row]])
+              << preset << ", step " << step << ", row " << row;
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchLogitsTest, NumbersThatThereAreNotAreRefused) {
+  const auto model = PresetModel("tiny-mha-4x4-f32");
+  Transformer transformer(model);
+  const auto cache = NewProbe(*model, 8);
+  const auto tokens = SomeTokens(model->config(), 3);
+  const auto positions = Iota(0, 3);
+  for (const int32_t logits : {-1, 0, 4}) {
+    const BatchSequence one = {
+        .tokens = tokens, .positions = positions, .cache = cache.get(), .logits = logits};
+    EXPECT_THROW(transformer.ForwardBatch({&one, 1}), std::invalid_argument);
+  }
+  EXPECT_EQ(cache->writes(), 0);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

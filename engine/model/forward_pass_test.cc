@@ -69,7 +69,7 @@ class ForwardPassTest : public ::testing::TestWithParam<Subject> {
 
   std::vector<int32_t> GreedyCached(int32_t count) {
     SimpleKvCache cache = NewCache();
-    return GenerateGreedy(*transformer_, cache, prompt_, {.max_new_tokens = count}).tokens;
+    return Generate(*transformer_, cache, prompt_, {.max_new_tokens = count}).tokens;
   }
 
   std::shared_ptr<const Model> model_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "caches/error.h"
 
@@ -36,39 +37,141 @@ void CheckFits(const Transformer& transformer, const KvCache& cache, size_t prom
   }
 }
 
+// One generation: the text so far, and a cache with the rows of all but its last token.
+class Generation {
+ public:
+  Generation(Transformer& transformer, KvCache& cache, const GenerateOptions& options,
+             std::span<const int32_t> prompt)
+      : transformer_(transformer),
+        cache_(cache),
+        options_(options),
+        sampler_(options.sampler),
+        random_(options.seed),
+        text_(prompt.begin(), prompt.end()) {
+    const SamplerOptions& sampler = options.sampler;
+    const bool plain = sampler.greedy() && sampler.logit_bias.empty() &&
+                       sampler.repetition_penalty == 1 && sampler.presence_penalty == 0 &&
+                       sampler.frequency_penalty == 0;
+    only_tokens_ = plain && !options.logits_digest && options.log_probabilities < 0;
+    result_.tokens.reserve(static_cast<size_t>(options.max_new_tokens));
+  }
+
+  GenerateResult Run() {
+    int32_t position = cache_.current_length();
+    int32_t rows = static_cast<int32_t>(text_.size());  // of the step
+    std::span<const int32_t> step = text_;
+    for (bool first = true; first || Wanted() > 0; first = false) {
+      Drafts drafts;
+      if (!first) {
+        step = std::span(text_).last(1);
+        rows = 1;
+        if (options_.drafts != nullptr) drafts = Propose();
+      }
+      const int32_t kept = Step(step, position, std::move(drafts));
+      if (!first && options_.on_decode) options_.on_decode(position);
+      if (kept == 0) break;
+      position += rows + kept - 1;
+    }
+    result_.logits_digest = digest_.Finish();
+    return std::move(result_);
+  }
+
+ private:
+  int32_t Wanted() const {
+    return options_.max_new_tokens - static_cast<int32_t>(result_.tokens.size());
+  }
+
+  Drafts Propose() {
+    // One token comes from the step itself.
+    const int32_t count = std::min(options_.draft_tokens, Wanted() - 1);
+    return count > 0 ? options_.drafts->Propose(text_, count, &random_) : Drafts();
+  }
+
+  // `step` and the drafts at positions from `position` on. Returns how many tokens it gave, or 0
+  // when the text has ended.
+  int32_t Step(std::span<const int32_t> step, int32_t position, Drafts drafts) {
+    std::vector<int32_t> tokens(step.begin(), step.end());
+    tokens.insert(tokens.end(), drafts.tokens.begin(), drafts.tokens.end());
+    std::vector<int32_t> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), position);
+    const auto behind = static_cast<int32_t>(position + std::ssize(step));
+    if (only_tokens_ && drafts.tokens.empty()) {
+      const int32_t token = transformer_.ForwardGreedy(tokens, positions, cache_);
+      return Emit(token) ? 1 : 0;
+    }
+    const auto rows = static_cast<int32_t>(drafts.tokens.size()) + 1;
+    const BatchSequence sequence = {.tokens = tokens,
+                                    .positions = positions,
+                                    .cache = &cache_,
+                                    .adapters = transformer_.adapters(),
+                                    .logits = rows};
+    const std::span<const float> logits = transformer_.ForwardBatch({&sequence, 1});
+    const Verdict verdict = Judge(logits, drafts);
+    result_.drafted += rows - 1;
+    result_.accepted += verdict.accepted;
+    const size_t width = logits.size() / static_cast<size_t>(rows);
+    int32_t given = 0;
+    for (int32_t row = 0; row <= verdict.accepted; ++row) {
+      const auto i = static_cast<size_t>(row);
+      const int32_t token = row < verdict.accepted ? drafts.tokens[i] : verdict.token;
+      Note(logits.subspan(i * width, width), token);
+      ++given;
+      if (Emit(token)) continue;
+      if (row < rows - 1) cache_.Rollback(behind + row);
+      return 0;
+    }
+    if (verdict.accepted < rows - 1) cache_.Rollback(behind + verdict.accepted);
+    return given;
+  }
+
+  // What stands of the drafts, and the token behind it.
+  Verdict Judge(std::span<const float> logits, const Drafts& drafts) {
+    std::vector<int32_t> text = text_;
+    std::vector<Distribution> target;
+    const size_t width = logits.size() / (drafts.tokens.size() + 1);
+    for (size_t row = 0; row <= drafts.tokens.size(); ++row) {
+      target.push_back(sampler_.Of(logits.subspan(row * width, width), text));
+      if (row < drafts.tokens.size()) text.push_back(drafts.tokens[row]);
+    }
+    return JudgeDrafts(target, drafts.proposal, drafts.tokens, &random_);
+  }
+
+  void Note(std::span<const float> logits, int32_t token) {
+    if (options_.logits_digest) digest_.AddFloats(logits);
+    if (options_.log_probabilities < 0 || Wanted() == 0) return;
+    const LogProbabilities all(logits);
+    result_.log_probabilities.push_back({all.Of(token), all.Top(options_.log_probabilities)});
+  }
+
+  // False when nothing is to follow.
+  bool Emit(int32_t token) {
+    if (Wanted() == 0) return false;  // a prefill alone
+    text_.push_back(token);
+    result_.tokens.push_back(token);
+    if (options_.on_token) options_.on_token(token);
+    if (std::ranges::find(options_.stop_tokens, token) != options_.stop_tokens.end()) return false;
+    if (options_.ended && options_.ended()) return false;
+    return Wanted() > 0;
+  }
+
+  Transformer& transformer_;
+  KvCache& cache_;
+  const GenerateOptions& options_;
+  Sampler sampler_;
+  Random random_;
+  std::vector<int32_t> text_;
+  bool only_tokens_ = false;
+  DigestBuilder digest_;
+  GenerateResult result_;
+};
+
 }  // namespace
 
-GenerateResult GenerateGreedy(Transformer& transformer, KvCache& cache,
-                              std::span<const int32_t> prompt, const GenerateOptions& options) {
+GenerateResult Generate(Transformer& transformer, KvCache& cache, std::span<const int32_t> prompt,
+                        const GenerateOptions& options) {
   CheckFits(transformer, cache, prompt.size(), options.max_new_tokens);
-  GenerateResult result;
-  result.tokens.reserve(static_cast<size_t>(options.max_new_tokens));
-  DigestBuilder digest;
-  const auto step = [&](std::span<const int32_t> tokens, std::span<const int32_t> positions) {
-    if (!options.logits_digest) return transformer.ForwardGreedy(tokens, positions, cache);
-    const std::span<const float> logits = transformer.Forward(tokens, positions, cache);
-    digest.AddFloats(logits);
-    return ArgMax(logits);
-  };
-
-  std::vector<int32_t> positions(prompt.size());
-  int32_t next_position = cache.current_length();
-  std::iota(positions.begin(), positions.end(), next_position);
-  next_position += static_cast<int32_t>(prompt.size());
-  int32_t token = step(prompt, positions);
-
-  while (static_cast<int32_t>(result.tokens.size()) < options.max_new_tokens) {
-    result.tokens.push_back(token);
-    if (options.on_token) options.on_token(token);
-    const auto& stops = options.stop_tokens;
-    if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
-    if (static_cast<int32_t>(result.tokens.size()) == options.max_new_tokens) break;
-    const int32_t position = next_position++;
-    token = step({&token, 1}, {&position, 1});
-    if (options.on_decode) options.on_decode(position);
-  }
-  result.logits_digest = digest.Finish();
-  return result;
+  CheckSamplerOptions(options.sampler, transformer.model().config().vocab_size);
+  return Generation(transformer, cache, options, prompt).Run();
 }
 
 }  // namespace lockstep

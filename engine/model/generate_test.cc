@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 class GenerateTest : public ::testing::Test {
  protected:
   GenerateResult Generate(KvCache& cache, const GenerateOptions& options) {
-    return GenerateGreedy(transformer_, cache, prompt_, options);
+    return lockstep::Generate(transformer_, cache, prompt_, options);
   }
 
   std::string RefusalOf(KvCache& cache, int32_t max_new_tokens) {
@@ -34,8 +34,9 @@ class GenerateTest : public ::testing::Test {
 TEST_F(GenerateTest, EqualsAStepByStepArgmax) {
   const auto cache = NewProbe(*model_, 32);
   std::vector<int32_t> streamed;
-  const GenerateResult result = Generate(
-      *cache, {.max_new_tokens = 6, .on_token = [&](int32_t t) { streamed.push_back(t); }});
+  GenerateOptions options = {.max_new_tokens = 6};
+  options.on_token = [&](int32_t t) { streamed.push_back(t); };
+  const GenerateResult result = Generate(*cache, options);
   ASSERT_EQ(result.tokens.size(), 6u);
   EXPECT_EQ(streamed, result.tokens);
   EXPECT_EQ(cache->current_length(), 5 + 6 - 1);  // the last token is not fed back
@@ -57,7 +58,7 @@ TEST_F(GenerateTest, AppendsToWhatTheCacheHolds) {
   const auto expected = Generate(*whole, {.max_new_tokens = 4}).tokens;
   transformer_.Forward(std::span(prompt_).first(3), Iota(0, 3), *parts);
   const auto rest = std::span<const int32_t>(prompt_).subspan(3);
-  EXPECT_EQ(GenerateGreedy(transformer_, *parts, rest, {.max_new_tokens = 4}).tokens, expected);
+  EXPECT_EQ(lockstep::Generate(transformer_, *parts, rest, {.max_new_tokens = 4}).tokens, expected);
   EXPECT_EQ(DigestOfCache(parts->inner()), DigestOfCache(whole->inner()));
 }
 
@@ -68,7 +69,9 @@ TEST_F(GenerateTest, StopsAfterProducingAStopToken) {
   const auto first =
       static_cast<size_t>(std::find(tokens.begin(), tokens.end(), stop) - tokens.begin());
   const auto cache = NewProbe(*model_, 32);
-  const auto stopped = Generate(*cache, {.max_new_tokens = 8, .stop_tokens = {-1, stop}}).tokens;
+  GenerateOptions options = {.max_new_tokens = 8};
+  options.stop_tokens = {-1, stop};
+  const auto stopped = Generate(*cache, options).tokens;
   EXPECT_THAT(stopped, ::testing::ElementsAreArray(tokens.begin(),
                                                    tokens.begin() + static_cast<long>(first) + 1));
   EXPECT_EQ(cache->current_length(), 5 + static_cast<int32_t>(first));

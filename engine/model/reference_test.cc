@@ -35,7 +35,7 @@ TEST_P(ReferenceTokensTest, GreedyGivesTheFirst64Tokens) {
   EXPECT_EQ(prompt, run.prompt);
   Transformer transformer(model);
   SimpleKvCache cache(model->config().geometry(kContext));
-  const GenerateResult result = GenerateGreedy(transformer, cache, prompt, {.max_new_tokens = 64});
+  const GenerateResult result = Generate(transformer, cache, prompt, {.max_new_tokens = 64});
   EXPECT_THAT(result.tokens,
               ::testing::ElementsAreArray(run.generated.begin(), run.generated.begin() + 64));
 }

@@ -20,7 +20,7 @@ void StepRunner::RunFrom(int32_t first_layer) {
     AttentionBlock(layer);
     FfnBlock(layer);
   }
-  KeepLastRows();
+  KeepWantedRows();
 }
 
 void StepRunner::Begin(std::span<const StepPiece> pieces) {
@@ -163,23 +163,26 @@ void StepRunner::Scale(float factor, int32_t n, float* row) const {
   if (factor != 1.0f) kernels_.table().scale(factor, n, row);
 }
 
-// The last rows of the sequences that end in this step, for Logits.
-void StepRunner::KeepLastRows() {
+// For Logits.
+void StepRunner::KeepWantedRows() {
   for (const Piece& piece : pieces_) {
-    if (!piece.in.last) continue;
-    const auto sequence = static_cast<size_t>(piece.in.sequence);
-    if (ends_.size() <= sequence) ends_.resize(sequence + 1);
-    ends_[sequence] = {piece.in.trace, piece.in.positions.back()};
-    kernels_.table().rms_norm(ws_.residual.row(piece.first + piece.count - 1),
-                              model_.output_norm().data(), config_.dim, config_.rms_eps,
-                              ws_.final.row(piece.in.sequence));
+    for (int32_t i = 0; i < piece.in.wanted; ++i) {
+      const int32_t output = piece.in.output + i;
+      const int32_t row = piece.count - piece.in.wanted + i;
+      if (ends_.size() <= static_cast<size_t>(output))
+        ends_.resize(static_cast<size_t>(output) + 1);
+      ends_[static_cast<size_t>(output)] = {piece.in.trace,
+                                            piece.in.positions[static_cast<size_t>(row)]};
+      kernels_.table().rms_norm(ws_.residual.row(piece.first + row), model_.output_norm().data(),
+                                config_.dim, config_.rms_eps, ws_.final.row(output));
+    }
   }
 }
 
-void StepRunner::Logits(int32_t sequences) {
+void StepRunner::Logits(int32_t outputs) {
   const PackedMatrix& output = model_.output();
   const auto trace = [&](Stage stage, RowBuffer& rows) {
-    for (int32_t i = 0; i < sequences; ++i) {
+    for (int32_t i = 0; i < outputs; ++i) {
       const End& end = ends_[static_cast<size_t>(i)];
       if (end.trace == nullptr) continue;
       end.trace->OnStage(
@@ -188,15 +191,15 @@ void StepRunner::Logits(int32_t sequences) {
   };
   trace(Stage::kFinalNorm, ws_.final);
   const bool quantize = output.quantized();
-  for (int32_t i = 0; quantize && i < sequences; ++i) {
+  for (int32_t i = 0; quantize && i < outputs; ++i) {
     kernels_.table().quantize_activations(ws_.final.row(i), config_.dim,
                                           ws_.final_input.data() + i * (config_.dim / 32));
   }
-  const Activations input = {sequences, config_.dim, ws_.final.row(0),
+  const Activations input = {outputs, config_.dim, ws_.final.row(0),
                              quantize ? ws_.final_input.data() : nullptr};
   const Product product = {&output, ws_.logits.rows.data(), nullptr, nullptr};
   kernels_.Multiply(input, {&product, 1});
-  for (int32_t i = 0; i < sequences; ++i) {
+  for (int32_t i = 0; i < outputs; ++i) {
     Scale(config_.logit_scale, config_.vocab_size, ws_.logits.row(i));
   }
   trace(Stage::kLogits, ws_.logits);

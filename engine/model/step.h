@@ -40,9 +40,9 @@ class StepRunner {
   std::span<float> Embedded(std::span<const StepPiece> pieces);
   void RunFrom(int32_t first_layer);
 
-  // The logits of sequences [0, sequences), into the workspace. REQUIRES: the last piece of each
-  // has run.
-  void Logits(int32_t sequences);
+  // The logits of rows [0, outputs), into the workspace. REQUIRES: the pieces that want them have
+  // run.
+  void Logits(int32_t outputs);
 
  private:
   // One sequence's rows of the step.
@@ -55,7 +55,7 @@ class StepRunner {
     bool in_cache = false;
   };
 
-  // Where a sequence ended.
+  // The token that a row of logits is of.
   struct End {
     TraceSink* trace = nullptr;
     int32_t position = 0;
@@ -65,7 +65,7 @@ class StepRunner {
   void Embed();
   void AttentionBlock(int32_t layer);
   void FfnBlock(int32_t layer);
-  void KeepLastRows();
+  void KeepWantedRows();
 
   // step_kv.cc: all that touches a cache.
   void ReserveRows(int32_t layer);
@@ -116,7 +116,7 @@ class StepRunner {
 
   // All reused, so that a step allocates nothing once they have grown.
   std::vector<Piece> pieces_;
-  std::vector<End> ends_;  // of each sequence
+  std::vector<End> ends_;  // of each row of logits
   int32_t n_ = 0;          // rows of the step in progress
   std::vector<KvView> views_;
   size_t views_used_ = 0;

@@ -60,7 +60,7 @@ class Transformer::Impl {
 
   std::span<const float> ForwardBatch(std::span<const BatchSequence> batch) {
     Run(batch, Wanted::kLogits);
-    return Logits(static_cast<int32_t>(batch.size()));
+    return Logits(plan_.outputs());
   }
 
   int32_t ForwardGreedy(const BatchSequence& sequence) {
@@ -80,7 +80,11 @@ class Transformer::Impl {
     // One step whatever its length: only the rows of the step in progress are kept.
     ReserveOnHost(count, 1, PositionsRoom(count, config.context_length));
     workspace_.ReserveLogits(1);
-    const StepPiece piece = {tokens, positions_, nullptr, trace, 0, true, adapters_};
+    const StepPiece piece = {.tokens = tokens,
+                             .positions = positions_,
+                             .trace = trace,
+                             .wanted = 1,
+                             .adapters = adapters_};
     workspace_.ReserveAdapters(count, MaxRank(adapters_));
     runner_.Run({&piece, 1});
     runner_.Logits(1);
@@ -105,18 +109,19 @@ class Transformer::Impl {
     CheckBatch(model_->config(), batch);
     plan_.Start(batch, max_step_tokens_);
     const int32_t rank = MaxRank(batch);
-    const int32_t on_device = device_ == nullptr || rank > 0 ? 0 : device_->LayersFor(batch);
+    const auto sequences = static_cast<int32_t>(batch.size());
+    const bool by_host = device_ == nullptr || rank > 0 || plan_.outputs() > sequences;
+    const int32_t on_device = by_host ? 0 : device_->LayersFor(batch);
     const bool whole = on_device == model_->config().num_layers;
     Reserve(batch, on_device);
     workspace_.ReserveAdapters(plan_.max_rows(), rank);
-    const auto sequences = static_cast<int32_t>(batch.size());
-    if (!whole || wanted == Wanted::kLogits) workspace_.ReserveLogits(sequences);
+    if (!whole || wanted == Wanted::kLogits) workspace_.ReserveLogits(plan_.outputs());
     try {
       for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
         RunStep(pieces, on_device);
       }
       if (!whole) {
-        runner_.Logits(sequences);
+        runner_.Logits(plan_.outputs());
       } else if (wanted == Wanted::kToken) {
         return device_->Greedy();
       } else {
@@ -148,16 +153,15 @@ class Transformer::Impl {
       limit =
           std::max(limit, std::min(model_->config().context_length, sequence.cache->max_length()));
     }
-    const auto sequences = static_cast<int32_t>(batch.size());
     const int32_t positions = PositionsRoom(plan_.last_position() + 1, limit);
-    if (on_device > 0) device_->Reserve(plan_.max_rows(), sequences, positions);
+    if (on_device > 0) device_->Reserve(plan_.max_rows(), plan_.outputs(), positions);
     if (on_device == model_->config().num_layers) return;
-    ReserveOnHost(plan_.max_rows(), sequences, positions);
+    ReserveOnHost(plan_.max_rows(), plan_.outputs(), positions);
   }
 
-  void ReserveOnHost(int32_t rows, int32_t sequences, int32_t positions) {
+  void ReserveOnHost(int32_t rows, int32_t outputs, int32_t positions) {
     workspace_.ReserveTokens(rows);
-    workspace_.ReserveSequences(sequences);
+    workspace_.ReserveOutputs(outputs);
     workspace_.ReservePositions(positions);
     runner_.ReserveVisible(positions);
   }
@@ -182,8 +186,8 @@ class Transformer::Impl {
     return rank;
   }
 
-  std::span<float> Logits(int32_t sequences) {
-    return workspace_.logits.values.span().first(static_cast<size_t>(sequences) *
+  std::span<float> Logits(int32_t outputs) {
+    return workspace_.logits.values.span().first(static_cast<size_t>(outputs) *
                                                  static_cast<size_t>(model_->config().vocab_size));
   }
 
@@ -210,10 +214,16 @@ void Transformer::SetAdapters(std::vector<AppliedAdapter> adapters) {
   impl_->SetAdapters(std::move(adapters));
 }
 
+std::span<const AppliedAdapter> Transformer::adapters() const { return impl_->adapters(); }
+
 std::span<const float> Transformer::Forward(std::span<const int32_t> tokens,
                                             std::span<const int32_t> positions, KvCache& cache,
                                             TraceSink* trace) {
-  const BatchSequence sequence = {tokens, positions, &cache, trace, impl_->adapters()};
+  const BatchSequence sequence = {.tokens = tokens,
+                                  .positions = positions,
+                                  .cache = &cache,
+                                  .trace = trace,
+                                  .adapters = impl_->adapters()};
   return impl_->ForwardBatch({&sequence, 1});
 }
 
@@ -224,7 +234,11 @@ std::span<const float> Transformer::ForwardBatch(std::span<const BatchSequence> 
 int32_t Transformer::ForwardGreedy(std::span<const int32_t> tokens,
                                    std::span<const int32_t> positions, KvCache& cache,
                                    TraceSink* trace) {
-  return impl_->ForwardGreedy({tokens, positions, &cache, trace, impl_->adapters()});
+  return impl_->ForwardGreedy({.tokens = tokens,
+                               .positions = positions,
+                               .cache = &cache,
+                               .trace = trace,
+                               .adapters = impl_->adapters()});
 }
 
 std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tokens,

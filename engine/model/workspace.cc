@@ -33,19 +33,19 @@ void Workspace::ReserveTokens(int32_t tokens) {
   tokens_ = tokens;
 }
 
-void Workspace::ReserveSequences(int32_t sequences) {
-  if (sequences <= sequences_) return;
-  sequences_ = 0;
-  final = RowBuffer(sequences, config_.dim);
-  final_input = AlignedBuffer<ActivationBlock>(sequences * int64_t{config_.dim / 32});
-  sequences_ = sequences;
+void Workspace::ReserveOutputs(int32_t outputs) {
+  if (outputs <= outputs_) return;
+  outputs_ = 0;
+  final = RowBuffer(outputs, config_.dim);
+  final_input = AlignedBuffer<ActivationBlock>(outputs * int64_t{config_.dim / 32});
+  outputs_ = outputs;
 }
 
-void Workspace::ReserveLogits(int32_t sequences) {
-  if (sequences <= logits_sequences_) return;
-  logits_sequences_ = 0;
-  logits = RowBuffer(sequences, config_.vocab_size);
-  logits_sequences_ = sequences;
+void Workspace::ReserveLogits(int32_t outputs) {
+  if (outputs <= logits_) return;
+  logits_ = 0;
+  logits = RowBuffer(outputs, config_.vocab_size);
+  logits_ = outputs;
 }
 
 void Workspace::ReserveAdapters(int32_t tokens, int32_t rank) {

@@ -35,9 +35,9 @@ class Workspace {
 
   // Room for steps of `tokens` rows. What the buffers held is lost when they grow.
   void ReserveTokens(int32_t tokens);
-  // Room for the last rows of `sequences` sequences, and for their logits.
-  void ReserveSequences(int32_t sequences);
-  void ReserveLogits(int32_t sequences);
+  // Room for so many rows whose logits are wanted, and for their logits.
+  void ReserveOutputs(int32_t outputs);
+  void ReserveLogits(int32_t outputs);
   // Room for adapters of rank `rank` in steps of `tokens` rows; of rank 0, none.
   void ReserveAdapters(int32_t tokens, int32_t rank);
   // Room for the angles of positions below `positions`.
@@ -70,10 +70,10 @@ class Workspace {
   std::vector<float*> low_rank_rows;  // [tokens]
   RowBuffer delta;                    // [tokens, the widest of a layer's outputs]
 
-  // One row a sequence.
-  RowBuffer final;                             // [sequences, dim], the last token, normed
-  AlignedBuffer<ActivationBlock> final_input;  // [sequences, dim / 32]
-  RowBuffer logits;                            // [sequences, vocab_size]
+  // One row a token whose logits are wanted.
+  RowBuffer final;                             // [outputs, dim], normed
+  AlignedBuffer<ActivationBlock> final_input;  // [outputs, dim / 32]
+  RowBuffer logits;                            // [outputs, vocab_size]
 
  private:
   const ModelConfig& config_;
@@ -81,8 +81,8 @@ class Workspace {
   int32_t positions_ = 0;
   int32_t adapter_tokens_ = 0;
   int32_t adapter_rank_ = 0;
-  int32_t sequences_ = 0;
-  int32_t logits_sequences_ = 0;
+  int32_t outputs_ = 0;
+  int32_t logits_ = 0;
   std::optional<RopeTable> rope_;
 };
 
