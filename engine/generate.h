@@ -17,6 +17,8 @@ namespace lockstep {
 
 struct GenerateOptions {
   int32_t max_new_tokens = 0;
+  // The tokens that the cache holds, where penalties and drafts are to look at them too.
+  std::span<const int32_t> before = {};
   SamplerOptions sampler = {};  // unless set, greedy
   uint64_t seed = 1;            // of the draws: equal seeds and options give equal tokens
   // Without it, and greedy, only tokens are asked of the engine, and the digest is that of nothing:

@@ -10,6 +10,7 @@ namespace lockstep::cli {
 
 Command GateCommand();
 Command RunCommand();
+Command ChatCommand();
 Command VerifyCommand();
 Command ConformCommand();
 Command ReplayCommand();
@@ -24,10 +25,10 @@ Command ManualCommand();
 Command CompletionCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {GateCommand(),   RunCommand(),       VerifyCommand(), ConformCommand(),
-          ReplayCommand(), FuzzCommand(),      DoctorCommand(), DeviceCheckCommand(),
-          SynthCommand(),  BenchCommand(),     GoldenCommand(), MergeCommand(),
-          ManualCommand(), CompletionCommand()};
+  return {GateCommand(),        RunCommand(),    ChatCommand(),      VerifyCommand(),
+          ConformCommand(),     ReplayCommand(), FuzzCommand(),      DoctorCommand(),
+          DeviceCheckCommand(), SynthCommand(),  BenchCommand(),     GoldenCommand(),
+          MergeCommand(),       ManualCommand(), CompletionCommand()};
 }
 
 }  // namespace lockstep::cli

@@ -208,6 +208,8 @@ const std::vector<FaultClass>& FaultClasses() {
       {"F20b", "head mapping, sizes", 2},
       {"F21", "meaning of metadata, tokenizer", 2},
       {"F22", "malformed model files", 2},
+      {"F23", "adapters", 2},
+      {"F24", "drawing, verifying drafts", 2},
       {"S1", "a path compared with itself", 1},
       {"S2", "an assertion about nothing", 1},
       {"S3", "a window of 0 where windows are tested", 1},

@@ -47,7 +47,9 @@ class Generation {
         options_(options),
         sampler_(options.sampler),
         random_(options.seed),
-        text_(prompt.begin(), prompt.end()) {
+        prompt_rows_(static_cast<int32_t>(prompt.size())),
+        text_(options.before.begin(), options.before.end()) {
+    text_.insert(text_.end(), prompt.begin(), prompt.end());
     const SamplerOptions& sampler = options.sampler;
     const bool plain = sampler.greedy() && sampler.logit_bias.empty() &&
                        sampler.repetition_penalty == 1 && sampler.presence_penalty == 0 &&
@@ -58,16 +60,12 @@ class Generation {
 
   GenerateResult Run() {
     int32_t position = cache_.current_length();
-    int32_t rows = static_cast<int32_t>(text_.size());  // of the step
-    std::span<const int32_t> step = text_;
     for (bool first = true; first || Wanted() > 0; first = false) {
+      const int32_t rows = first ? prompt_rows_ : 1;
       Drafts drafts;
-      if (!first) {
-        step = std::span(text_).last(1);
-        rows = 1;
-        if (options_.drafts != nullptr) drafts = Propose();
-      }
-      const int32_t kept = Step(step, position, std::move(drafts));
+      if (!first && options_.drafts != nullptr) drafts = Propose();
+      const int32_t kept =
+          Step(std::span(text_).last(static_cast<size_t>(rows)), position, std::move(drafts));
       if (!first && options_.on_decode) options_.on_decode(position);
       if (kept == 0) break;
       position += rows + kept - 1;
@@ -159,6 +157,7 @@ class Generation {
   const GenerateOptions& options_;
   Sampler sampler_;
   Random random_;
+  const int32_t prompt_rows_;
   std::vector<int32_t> text_;
   bool only_tokens_ = false;
   DigestBuilder digest_;

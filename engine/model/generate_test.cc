@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "caches/error.h"
 #include "engine/model/test_support.h"
 
@@ -60,6 +62,24 @@ TEST_F(GenerateTest, AppendsToWhatTheCacheHolds) {
   const auto rest = std::span<const int32_t>(prompt_).subspan(3);
   EXPECT_EQ(lockstep::Generate(transformer_, *parts, rest, {.max_new_tokens = 4}).tokens, expected);
   EXPECT_EQ(DigestOfCache(parts->inner()), DigestOfCache(whole->inner()));
+}
+
+// Penalties look at the whole text, whichever part of it the cache held before.
+TEST_F(GenerateTest, WhatTheCacheHoldsCountsForPenalties) {
+  GenerateOptions options = {.max_new_tokens = 12};
+  options.sampler.presence_penalty = 100;
+  options.sampler.penalty_tokens = -1;
+  const auto whole = NewProbe(*model_, 32), parts = NewProbe(*model_, 32);
+  const GenerateResult expected = Generate(*whole, options);
+  std::vector<int32_t> text = prompt_;
+  text.insert(text.end(), expected.tokens.begin(), expected.tokens.end());
+  std::ranges::sort(text);
+  EXPECT_EQ(std::ranges::adjacent_find(text), text.end()) << "no token twice";
+  const auto held = std::span<const int32_t>(prompt_).first(3);
+  transformer_.Forward(held, Iota(0, 3), *parts);
+  options.before = held;
+  const auto rest = std::span<const int32_t>(prompt_).subspan(3);
+  EXPECT_EQ(lockstep::Generate(transformer_, *parts, rest, options).tokens, expected.tokens);
 }
 
 TEST_F(GenerateTest, StopsAfterProducingAStopToken) {
