@@ -51,6 +51,7 @@ class MistakeMaker::Maker {
         Fault(Cause::kGateUpSwapped, "gate and up exchanged", ReferenceFault::kGateUpSwapped);
         Codes();
         break;
+      case Stage::kFfnRouter:
       case Stage::kLogits:
         Codes();
         break;
@@ -302,6 +303,7 @@ Stage InputStage(Stage stage) {
       return Stage::kAttention;
     case Stage::kFfnNorm:
       return Stage::kAttnOut;
+    case Stage::kFfnRouter:
     case Stage::kFfnHidden:
       return Stage::kFfnNorm;
     case Stage::kFfnOut:
@@ -331,6 +333,10 @@ std::optional<MistakeInputs> InputsOf(std::span<const RecordingTrace::Entry> tra
   inputs.stage.input = input->rows;
   if (stage == Stage::kFinalNorm) {
     inputs.stage.input = std::span(input->rows).last(static_cast<size_t>(input->width));
+  }
+  if (stage == Stage::kFfnHidden || stage == Stage::kFfnOut) {
+    const RecordingTrace::Entry* const router = Find(trace, layer, Stage::kFfnRouter);
+    if (router != nullptr) inputs.stage.router = router->rows;
   }
   if (stage == Stage::kAttnOut || stage == Stage::kFfnOut) {
     const RecordingTrace::Entry* const stream =

@@ -148,6 +148,7 @@ class Transformer::Impl {
 
   void ReserveOnHost(int32_t rows, int32_t sequences, int32_t positions) {
     workspace_.ReserveTokens(rows);
+    runner_.ReserveExperts(rows);
     workspace_.ReserveSequences(sequences);
     workspace_.ReservePositions(positions);
     runner_.ReserveVisible(positions);
