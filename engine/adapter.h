@@ -30,12 +30,15 @@ inline constexpr size_t kAdapterTargets = 7;
 // The matrix's tensor without its layer: "attn_q.weight", ...
 std::string_view AdapterTensorName(AdapterTarget target);
 
+// Whether the model has one such matrix a layer: experts have many, and stay as they are.
+bool HasAdapterTarget(const ModelConfig& config, AdapterTarget target);
+
 // [outputs, inputs] of the matrix.
 struct MatrixShape {
   int32_t outputs = 0;
   int32_t inputs = 0;
 };
-MatrixShape AdapterShape(const ModelConfig& config, AdapterTarget target);
+MatrixShape AdapterShape(const ModelConfig& config, AdapterTarget target);  // REQUIRES: it has it
 
 // The change of one matrix. Matrices of quantized types are decoded to F32 on loading, so that
 // activations are never quantized for them.

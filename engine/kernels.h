@@ -83,6 +83,7 @@ struct AttentionShape {
   int32_t head_dim = 0;
   float scale = 0;     // of the dot products; 0: 1 / sqrt(head_dim)
   int32_t window = 0;  // rows that a query sees at most, the last ones; 0: all
+  float cap = 0;       // of the scores, cap * tanh(score / cap); 0: none
 };
 
 // Queries of one sequence that read one view. Query i sees rows [0, visible[i]), of which a window
@@ -130,11 +131,17 @@ struct KernelTable {
   // out = (gate / (1 + exp(-gate))) * up. out may be gate.
   void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);
 
+  // The same with GELU (its tanh approximation) in place of SiLU.
+  void (*gelu_gate)(const float* gate, const float* up, int32_t n, float* out);
+
   // y += x.
   void (*add)(const float* x, int32_t n, float* y);
 
   // y *= factor.
   void (*scale)(float factor, int32_t n, float* y);
+
+  // y = tanh(y / cap) * cap.
+  void (*soft_cap)(float cap, int32_t n, float* y);
 };
 
 // Tables that this machine can run, best last; the first is always "scalar".

@@ -1,4 +1,4 @@
-// exp, sine, cosine and power made of basic IEEE operations only: the same bits everywhere.
+// exp, tanh, sine, cosine and power made of basic IEEE operations only: the same bits everywhere.
 // Definitions with every constant in hex: engine/ARITHMETIC.md. No libm on the way to a logit.
 #ifndef LOCKSTEP_ENGINE_MATH_H_
 #define LOCKSTEP_ENGINE_MATH_H_
@@ -16,6 +16,9 @@ inline constexpr int32_t kArithmeticVersion = 1;
 
 // e^x in binary32, at most 1 ulp from the true value. Limits are stated in ARITHMETIC.md.
 float CanonicalExp(float x);
+
+// tanh in binary32, at most 2 ulp from the true value.
+float CanonicalTanh(float x);
 
 // Double precision, for tables that are rounded once to binary32.
 struct SinCos {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ enum class RopePairing : uint8_t {
   kInterleaved,  // (2i, 2i + 1), as RoFormer
   kHalves,       // (i, i + rope_dim / 2), as GPT-NeoX
 };
+
+// What the gate of an FFN is bent by.
+enum class Activation : uint8_t { kSilu, kGelu };
 
 // Keys in brackets are GGUF's, below "<architecture>.".
 struct ModelConfig {
@@ -48,12 +52,25 @@ struct ModelConfig {
   int32_t no_rope_interval = 0;
 
   // [attention.sliding_window]: rows that a query sees at most, the last ones; 0: all. Layers l
-  // with (l + 1) % full_interval == 0 see all rows in spite of it; 0: none do.
+  // with (l + 1) % full_interval == 0 see all rows in spite of it; 0: none do. The others, the
+  // local ones, may have a RoPE of their own.
   int32_t window = 0;
   int32_t full_interval = 0;
+  std::optional<RopeFrequencies> local_rope = {};
+
+  // Of a mixture of experts; 0: none. With a shared one every row uses it too.
+  int32_t num_experts = 0;         // [expert_count]
+  int32_t experts_used = 0;        // [expert_used_count], by a row
+  int32_t expert_dim = 0;          // [expert_feed_forward_length], else ffn_dim
+  int32_t shared_dim = 0;          // [expert_shared_feed_forward_length]; 0: there is none
+  bool normalize_experts = false;  // the weights of a row's experts sum to 1; the architecture's
+
+  Activation activation = Activation::kSilu;  // the architecture's
+  float attention_cap = 0;                    // [attn_logit_softcapping] of scores; 0: none
+  float logit_cap = 0;                        // [final_logit_softcapping] of logits; 0: none
 
   // Granite's, https://arxiv.org/abs/2407.13739. 1 and 0 are "none".
-  float embedding_scale = 1;  // [embedding_scale], of the embedded tokens
+  float embedding_scale = 1;  // [embedding_scale], of the embedded tokens; Gemma: sqrt(dim)
   float residual_scale = 1;   // [residual_scale], of what a sublayer adds
   float logit_scale = 1;      // 1 / [logit_scale], of the logits
   float attention_scale = 0;  // [attention.scale], of the dot products; 0: 1 / sqrt(head_dim)
@@ -66,14 +83,35 @@ struct ModelConfig {
     return no_rope_interval == 0 || (layer + 1) % no_rope_interval != 0;
   }
 
-  int32_t window_of(int32_t layer) const {
-    return full_interval != 0 && (layer + 1) % full_interval == 0 ? 0 : window;
+  // Elements between the projections of an FFN, of one row.
+  int32_t hidden_dim() const {
+    return num_experts > 0 ? experts_used * expert_dim + shared_dim : ffn_dim;
+  }
+  bool is_local(int32_t layer) const {
+    return full_interval == 0 || (layer + 1) % full_interval != 0;
+  }
+  int32_t window_of(int32_t layer) const { return is_local(layer) ? window : 0; }
+  const RopeFrequencies& rope_of(int32_t layer) const {
+    return local_rope && is_local(layer) ? *local_rope : rope;
   }
 
   // The cache geometry that this model needs. REQUIRES: 0 < max_length <= context_length.
   KvGeometry geometry(int32_t max_length) const {
     return {num_layers, num_kv_heads, head_dim, max_length};
   }
+};
+
+struct ExpertWeights {
+  PackedMatrix gate, up;  // [expert_dim, dim]
+  PackedMatrix down;      // [dim, expert_dim]
+};
+
+// In place of the FFN's three matrices.
+struct MoeWeights {
+  PackedMatrix router;  // [num_experts, dim]
+  std::vector<ExpertWeights> experts;
+  PackedMatrix shared_router;  // [1, dim], where there is a shared expert
+  ExpertWeights shared;        // with shared_dim in place of expert_dim
 };
 
 struct LayerWeights {
@@ -84,11 +122,14 @@ struct LayerWeights {
   std::vector<float> bq, bk, bv;  // [rows of the matrix], or empty
   std::vector<float> q_norm;      // [head_dim], QK-norm per head, or empty
   std::vector<float> k_norm;
-  PackedMatrix wo;              // [dim, q_dim]
-  std::vector<float> ffn_norm;  // [dim]
-  PackedMatrix w_gate;          // [ffn_dim, dim]
-  PackedMatrix w_up;            // [ffn_dim, dim]
-  PackedMatrix w_down;          // [dim, ffn_dim]
+  PackedMatrix wo;                    // [dim, q_dim]
+  std::vector<float> post_attn_norm;  // [dim], of what attention adds, or empty
+  std::vector<float> ffn_norm;        // [dim]
+  PackedMatrix w_gate;                // [ffn_dim, dim]
+  PackedMatrix w_up;                  // [ffn_dim, dim]
+  PackedMatrix w_down;                // [dim, ffn_dim]
+  std::vector<float> post_ffn_norm;   // [dim], or empty
+  MoeWeights moe;                     // with experts; w_gate, w_up and w_down are empty then
 };
 
 struct ModelLoadOptions {

@@ -30,14 +30,19 @@ struct SyntheticSpec {
   bool tied_head = true;
   bool qkv_bias = false;
   bool qk_norm = false;
-  std::string architecture = "llama";  // engine/model/architectures.cc
-  float rope_linear = 1;               // RoPE positions are divided by it
-  bool rope_factors = false;           // and each pair's frequency by a factor of its own
-  bool multipliers = false;            // scales of embedding, residual, logits and attention
-  int32_t window = 0;                  // rows that a query sees at most; 0: all
-  int32_t rope_dim = 0;                // rotated elements of a head; 0: all
-  float yarn = 1;                      // YaRN's factor, from a quarter of the context
-  bool long_rope = false;              // LongRoPE's two tensors, and an attention factor
+  std::string architecture = "llama";      // engine/model/architectures.cc
+  float rope_linear = 1;                   // RoPE positions are divided by it
+  bool rope_factors = false;               // and each pair's frequency by a factor of its own
+  bool multipliers = false;                // scales of embedding, residual, logits and attention
+  int32_t window = 0;                      // rows that a query sees at most; 0: all
+  int32_t experts = 0, experts_used = 0;   // of a mixture of experts; 0: none
+  int32_t expert_dim = 0, shared_dim = 0;  // 0: ffn_dim; no shared expert
+  float rope_theta = 10000;
+  float attention_cap = 0;  // soft-caps of scores and logits; 0: none
+  float logit_cap = 0;
+  int32_t rope_dim = 0;    // rotated elements of a head; 0: all
+  float yarn = 1;          // YaRN's factor, from a quarter of the context
+  bool long_rope = false;  // LongRoPE's two tensors, and an attention factor
 };
 
 // "smollm-135m" (the embedded default of `lockstep verify`) and small ones for tests.

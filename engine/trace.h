@@ -26,7 +26,8 @@ enum class Stage : uint8_t {
   kAttention,  // [n, num_heads * head_dim], before the output projection
   kAttnOut,    // [n, dim], residual stream after attention
   kFfnNorm,    // [n, dim]
-  kFfnHidden,  // [n, ffn_dim], after the gate
+  kFfnRouter,  // [n, experts, and one more with a shared expert], logits; of models with experts
+  kFfnHidden,  // [n, hidden_dim], after the gate; of experts, those that a row picked
   kFfnOut,     // [n, dim], residual stream after the FFN
   kFinalNorm,  // [1, dim], last token
   kLogits,     // [1, vocab_size], last token

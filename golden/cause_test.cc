@@ -201,6 +201,7 @@ TEST(CauseTest, TheLastElementsAloneAreATail) {
 TEST(CauseTest, AnUnrelatedChangeIsUnknown) {
   for (int stage = 0; stage <= static_cast<int>(Stage::kFfnOut); ++stage) {
     if (stage == static_cast<int>(Stage::kEmbedding)) continue;
+    if (stage == static_cast<int>(Stage::kFfnRouter)) continue;  // of models with experts alone
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       SCOPED_TRACE(std::string(StageName(static_cast<Stage>(stage))));
       Random random(seed);

@@ -54,6 +54,7 @@ class MistakeMaker::Maker {
         Adapters();
         Codes();
         break;
+      case Stage::kFfnRouter:
       case Stage::kLogits:
         Codes();
         break;
@@ -319,6 +320,7 @@ Stage InputStage(Stage stage) {
       return Stage::kAttention;
     case Stage::kFfnNorm:
       return Stage::kAttnOut;
+    case Stage::kFfnRouter:
     case Stage::kFfnHidden:
       return Stage::kFfnNorm;
     case Stage::kFfnOut:
@@ -348,6 +350,10 @@ std::optional<MistakeInputs> InputsOf(std::span<const RecordingTrace::Entry> tra
   inputs.stage.input = input->rows;
   if (stage == Stage::kFinalNorm) {
     inputs.stage.input = std::span(input->rows).last(static_cast<size_t>(input->width));
+  }
+  if (stage == Stage::kFfnHidden || stage == Stage::kFfnOut) {
+    const RecordingTrace::Entry* const router = Find(trace, layer, Stage::kFfnRouter);
+    if (router != nullptr) inputs.stage.router = router->rows;
   }
   if (stage == Stage::kAttnOut || stage == Stage::kFfnOut) {
     const RecordingTrace::Entry* const stream =

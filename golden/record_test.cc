@@ -115,6 +115,7 @@ TEST(RecordTest, RecordsEveryKindOfFactAndFailure) {
     if (fact.name == "outcome") outcomes.insert(fact.value);
   }
   for (size_t stage = 0; stage <= static_cast<size_t>(Stage::kLogits); ++stage) {
+    if (static_cast<Stage>(stage) == Stage::kFfnRouter) continue;  // of models with experts alone
     EXPECT_TRUE(names.contains(std::string(StageName(static_cast<Stage>(stage))))) << stage;
   }
   for (const char* name : {"run", "input", "top5", "sum", "length", "rows", "stored", "gate"}) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "caches/check.h"
+#include "oracle/reference/experts.h"
 #include "oracle/reference/ops.h"
 #include "oracle/reference/weights.h"
 
@@ -42,15 +43,7 @@ struct ReferenceTransformer::Impl {
     const std::vector<double> ones(weight.size(), 1.0);
     const auto& used = Has(ReferenceFault::kNoNormWeight) ? ones : weight;
     if (!Has(ReferenceFault::kEpsOutside)) return oracle::RmsNorm(x, used, weights.hp.eps);
-    // 1 / (sqrt(m) + eps) is 1 / sqrt(m + (2 sqrt(m) + eps) eps): another eps for each row.
-    Rows y = oracle::RmsNorm(x, used, 0);
-    for (int64_t t = 0; t < x.n; ++t) {
-      double sum = 0;
-      for (int64_t i = 0; i < x.width; ++i) sum += x.row(t)[i] * x.row(t)[i];
-      const double root = std::sqrt(sum / static_cast<double>(x.width));
-      for (int64_t i = 0; i < x.width; ++i) y.row(t)[i] *= root / (root + weights.hp.eps);
-    }
-    return y;
+    return oracle::RmsNormEpsOutside(x, used, weights.hp.eps);
   }
 
   Rows Rotate(int64_t layer, Rows x, const std::vector<double>& head_norm,
@@ -70,7 +63,9 @@ struct ReferenceTransformer::Impl {
         .rope_dim = Has(ReferenceFault::kRopeWholeHead) ? hp.head_dim : hp.rope_dim,
         .theta = hp.rope_theta,
         .halves = hp.rope_halves != Has(ReferenceFault::kRopeHalves)};
-    if (!Has(ReferenceFault::kRopeUnscaled)) {
+    const bool own = hp.local_theta != 0 && IsLocal(layer) && !Has(ReferenceFault::kOneRopeBase);
+    if (own) shape.theta = hp.local_theta;
+    if (!own && !Has(ReferenceFault::kRopeUnscaled)) {
       shape.linear = hp.rope_linear;
       if (shape.rope_dim == hp.rope_dim) shape.factors = hp.rope_factors;
       shape.yarn = hp.yarn;
@@ -85,19 +80,16 @@ struct ReferenceTransformer::Impl {
   // A scale of the family, 1 where the mistake is to forget them.
   double ScaleOf(double scale) const { return Has(ReferenceFault::kNoMultipliers) ? 1.0 : scale; }
 
-  int64_t WindowOf(int64_t) const {
-    const int64_t window = weights.hp.window;
-    if (Has(ReferenceFault::kNoWindow) || window == 0) return 0;
-    return Has(ReferenceFault::kWindowWithoutSelf) ? window + 1 : window;
+  bool IsLocal(int64_t layer) const {
+    const int64_t interval = weights.hp.global_interval;
+    return interval == 0 || (layer + 1) % interval != 0;
   }
 
-  // The rows of a step where they belong, zeros between them.
-  static Rows ByPosition(const Rows& x, std::span<const int64_t> positions) {
-    Rows all(positions.back() + 1, x.width);
-    for (int64_t t = 0; t < x.n; ++t) {
-      std::copy_n(x.row(t), x.width, all.row(positions[static_cast<size_t>(t)]));
-    }
-    return all;
+  int64_t WindowOf(int64_t layer) const {
+    const int64_t window = weights.hp.window;
+    if (Has(ReferenceFault::kNoWindow) || window == 0) return 0;
+    if (!IsLocal(layer) && !Has(ReferenceFault::kLocalEveryLayer)) return 0;
+    return Has(ReferenceFault::kWindowWithoutSelf) ? window + 1 : window;
   }
 
   oracle::AttentionInput AttentionShape(int64_t layer) const {
@@ -111,6 +103,7 @@ struct ReferenceTransformer::Impl {
                       : 1.0 / std::sqrt(static_cast<double>(hp.head_dim));
     if (Has(ReferenceFault::kNoScale)) input.scale = 1.0;
     input.window = WindowOf(layer);
+    if (!Has(ReferenceFault::kNoSoftCap)) input.cap = hp.attention_cap;
     input.head_modulo = Has(ReferenceFault::kHeadModulo);
     return input;
   }
@@ -126,7 +119,8 @@ struct ReferenceTransformer::Impl {
       }
       input.visible.push_back(visible);
     }
-    return oracle::Attention(input, q, ByPosition(k, positions), ByPosition(v, positions));
+    return oracle::Attention(input, q, oracle::ByPosition(k, positions),
+                             oracle::ByPosition(v, positions));
   }
 
   Rows Embed(std::span<const int32_t> tokens) const {
@@ -154,32 +148,68 @@ struct ReferenceTransformer::Impl {
     const Rows cache_v = hook(layer, Stage::kCacheValue, oracle::Exact(v));
     const Rows attention =
         hook(layer, Stage::kAttention, Attend(layer, rotated_q, cache_k, cache_v, positions));
-    return hook(layer, Stage::kAttnOut, oracle::Residual(x, Add(MatMul(w.out, attention))));
+    return hook(layer, Stage::kAttnOut, AttnSum(w, x, attention));
   }
 
   Rows Gate(const oracle::LayerTensors& w, const Rows& normed) const {
     const bool swapped = Has(ReferenceFault::kGateUpSwapped);
-    return oracle::SwiGlu(MatMul(swapped ? w.up : w.gate, normed),
-                          MatMul(swapped ? w.gate : w.up, normed));
+    const Rows gate = MatMul(swapped ? w.up : w.gate, normed);
+    const Rows up = MatMul(swapped ? w.gate : w.up, normed);
+    const bool gelu = weights.hp.gemma != Has(ReferenceFault::kOtherActivation);
+    return gelu ? oracle::GeGlu(gate, up) : oracle::SwiGlu(gate, up);
   }
 
-  // What a sublayer adds to the residual stream.
-  Rows Add(Rows y) const {
-    return oracle::Scaled(ScaleOf(weights.hp.residual_scale), std::move(y));
+  // What a sublayer adds to the residual stream: its product, normed where the family does so.
+  Rows Add(Rows y, const std::vector<double>& norm) const {
+    y = oracle::Scaled(ScaleOf(weights.hp.residual_scale), std::move(y));
+    if (norm.empty() || Has(ReferenceFault::kNoPostNorm)) return y;
+    return oracle::RmsNormOf(y, norm, weights.hp.eps);
+  }
+
+  Rows AttnSum(const oracle::LayerTensors& w, const Rows& x, const Rows& attention) const {
+    return oracle::Residual(x, Add(MatMul(w.out, attention), w.post_attn_norm));
   }
 
   Rows LogitsOf(const Rows& normed) const {
-    return oracle::Scaled(1 / ScaleOf(weights.hp.logit_scale), MatMul(weights.head, normed));
+    const double cap = Has(ReferenceFault::kNoSoftCap) ? 0 : weights.hp.logit_cap;
+    return oracle::Capped(
+        cap, oracle::Scaled(1 / ScaleOf(weights.hp.logit_scale), MatMul(weights.head, normed)));
   }
 
   Rows FfnSum(const oracle::LayerTensors& w, const Rows& x, const Rows& hidden) const {
-    Rows down = Add(MatMul(w.down, hidden));
+    Rows down = Add(MatMul(w.down, hidden), w.post_ffn_norm);
     return Has(ReferenceFault::kNoResidual) ? down : oracle::Residual(x, down);
+  }
+
+  oracle::MoeShape ExpertShape() const {
+    const oracle::Hyperparameters& hp = weights.hp;
+    return {.experts = hp.experts,
+            .used = hp.experts_used,
+            .expert_dim = hp.expert_dim,
+            .shared_dim = hp.shared_dim,
+            .normalize = hp.normalize_experts != Has(ReferenceFault::kOtherExpertNorm),
+            .next_best = Has(ReferenceFault::kNextBestExperts),
+            .leave_shared = Has(ReferenceFault::kNoSharedExpert),
+            .swap_gate = Has(ReferenceFault::kGateUpSwapped),
+            .codes = Codes()};
+  }
+
+  Rows ExpertOut(const oracle::LayerTensors& w, const Rows& x, const Rows& router,
+                 const Rows& hidden) const {
+    const Rows sum = oracle::ExpertSum(ExpertShape(), w, router, hidden);
+    return Has(ReferenceFault::kNoResidual) ? sum : oracle::Residual(x, sum);
   }
 
   Rows FfnBlock(int64_t layer, const Rows& x, const Hook& hook) const {
     const oracle::LayerTensors& w = weights.layers[static_cast<size_t>(layer)];
     const Rows normed = hook(layer, Stage::kFfnNorm, Norm(x, w.ffn_norm));
+    if (!w.experts.empty()) {
+      const Rows router =
+          hook(layer, Stage::kFfnRouter, oracle::ExpertRouter(ExpertShape(), w, normed));
+      const Rows outputs =
+          hook(layer, Stage::kFfnHidden, oracle::ExpertHidden(ExpertShape(), w, router, normed));
+      return hook(layer, Stage::kFfnOut, ExpertOut(w, x, router, outputs));
+    }
     const Rows hidden = hook(layer, Stage::kFfnHidden, Gate(w, normed));
     return hook(layer, Stage::kFfnOut, FfnSum(w, x, hidden));
   }
@@ -206,6 +236,10 @@ struct ReferenceTransformer::Impl {
                rows, keys.n, values.n);
     }
     return oracle::Attention(input, q, keys, values);
+  }
+
+  Rows RouterOf(const StageInputs& in) const {
+    return FromFloats(in.router, weights.hp.experts + (weights.hp.shared_dim > 0 ? 1 : 0));
   }
 
   Rows Compute(const StageInputs& in) const {
@@ -236,12 +270,19 @@ struct ReferenceTransformer::Impl {
       case Stage::kAttention:
         return AttendRows(in, of(q_dim));
       case Stage::kAttnOut:
-        return oracle::Residual(FromFloats(in.stream, hp.dim), Add(MatMul(w.out, of(q_dim))));
+        return AttnSum(w, FromFloats(in.stream, hp.dim), of(q_dim));
       case Stage::kFfnNorm:
         return Norm(of(hp.dim), w.ffn_norm);
+      case Stage::kFfnRouter:
+        return oracle::ExpertRouter(ExpertShape(), w, of(hp.dim));
       case Stage::kFfnHidden:
-        return Gate(w, of(hp.dim));
+        if (w.experts.empty()) return Gate(w, of(hp.dim));
+        return oracle::ExpertHidden(ExpertShape(), w, RouterOf(in), of(hp.dim));
       case Stage::kFfnOut:
+        if (!w.experts.empty()) {
+          return ExpertOut(w, FromFloats(in.stream, hp.dim), RouterOf(in),
+                           of(hp.experts_used * hp.expert_dim + hp.shared_dim));
+        }
         return FfnSum(w, FromFloats(in.stream, hp.dim), of(hp.ffn_dim));
       default:  // the rows of a cache
         return of(kv_dim);
@@ -303,7 +344,8 @@ bool ReferenceTransformer::quantized() const {
   const oracle::Weights& w = impl_->weights;
   return w.head.quantized() || std::ranges::any_of(w.layers, [](const oracle::LayerTensors& t) {
            return t.q.quantized() || t.k.quantized() || t.v.quantized() || t.out.quantized() ||
-                  t.gate.quantized() || t.up.quantized() || t.down.quantized();
+                  t.gate.quantized() || t.up.quantized() || t.down.quantized() ||
+                  (!t.experts.empty() && t.experts.front().gate.quantized());
          });
 }
 

@@ -70,10 +70,18 @@ enum class ReferenceFault : uint8_t {
   kRopeWholeHead,      // also the elements of a head that are not to be rotated
   kNoWindow,           // a query sees all rows
   kWindowWithoutSelf,  // a window that its own row comes on top of
-  kNoMultipliers,      // without the scales of embedding, residual, logits and attention
-  kNoAdapters,         // without LoRA
-  kUnscaledPairs,      // LoRA without alpha / rank
-  kTruncatedCodes,     // activations are rounded towards zero
+  kLocalEveryLayer,    // the window also in the layers that see all rows
+  kOneRopeBase,        // local layers are rotated like the others
+  kNoSoftCap,
+  kNoPostNorm,       // without the norm of what a sublayer adds
+  kOtherActivation,  // SiLU for GELU, or the reverse
+  kNextBestExperts,  // rows pass over their best expert
+  kOtherExpertNorm,  // experts' weights sum to 1 where they should not, or the reverse
+  kNoSharedExpert,
+  kNoMultipliers,   // without the scales of embedding, residual, logits and attention
+  kNoAdapters,      // without LoRA
+  kUnscaledPairs,   // LoRA without alpha / rank
+  kTruncatedCodes,  // activations are rounded towards zero
 };
 std::vector<ReferenceFault> AllReferenceFaults();  // without kNone
 
@@ -109,6 +117,7 @@ struct StageInputs {
   std::span<const int32_t> visible = {};    // [n], of kAttention: the query's position + 1
   std::span<const float> input = {};        // [n, width of the stage that this one is made from]
   std::span<const float> stream = {};       // [n, dim], of kAttnOut and kFfnOut: what they add to
+  std::span<const float> router = {};       // kFfnRouter, of kFfnHidden and kFfnOut of experts
   std::span<const float> keys = {};         // [rows, kv_stride], of kAttention
   std::span<const float> values = {};
 };
@@ -132,9 +141,9 @@ class ReferenceTransformer {
   // One stage from its inputs, with bounds that hold as they are exact. The input is, by stage: the
   // stream before the layer (kAttnNorm); kAttnNorm (kQuery, kKey, kValue); kQuery (kQueryRope);
   // kKey (kKeyRope); kKeyRope, kValue (kCacheKey, kCacheValue: as F32 rows keep them); kQueryRope
-  // (kAttention); kAttention (kAttnOut); kAttnOut (kFfnNorm); kFfnNorm (kFfnHidden); kFfnHidden
-  // (kFfnOut); the last row of the stream (kFinalNorm); kFinalNorm (kLogits).
-  // REQUIRES: spans of these shapes (LS_CHECK).
+  // (kAttention); kAttention (kAttnOut); kAttnOut (kFfnNorm); kFfnNorm (kFfnRouter, kFfnHidden);
+  // kFfnHidden (kFfnOut); the last row of the stream (kFinalNorm); kFinalNorm (kLogits). REQUIRES:
+  // spans of these shapes (LS_CHECK).
   ReferenceRows Expected(const StageInputs& inputs) const;
 
   // Whether any weight matrix is quantized: which of the two logits bounds applies.

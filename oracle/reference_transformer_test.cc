@@ -148,6 +148,8 @@ TEST_P(ReferenceTest, EachStageFollowsFromItsInputs) {
           return seen[Stage::kQuery];
         case Stage::kAttention:
           return seen[Stage::kQueryRope];
+        case Stage::kFfnHidden:
+          return seen[Stage::kFfnNorm];
         case Stage::kFinalNorm:
           return stream.last(stream.size() / 5);
         default:
@@ -161,6 +163,7 @@ TEST_P(ReferenceTest, EachStageFollowsFromItsInputs) {
                                                    .visible = visible,
                                                    .input = input,
                                                    .stream = stream,
+                                                   .router = seen[Stage::kFfnRouter],
                                                    .keys = seen[Stage::kCacheKey],
                                                    .values = seen[Stage::kCacheValue]});
     ASSERT_EQ(rows.values.size(), entry.rows.size()) << StageName(entry.stage);
@@ -211,6 +214,17 @@ bool Applies(ReferenceFault fault, const Model& model, bool quantized) {
   if (fault == ReferenceFault::kNoWindow || fault == ReferenceFault::kWindowWithoutSelf) {
     return config.window > 0 && config.window < 7;
   }
+  if (fault == ReferenceFault::kLocalEveryLayer) {
+    return config.full_interval != 0 && config.window < 7;
+  }
+  if (fault == ReferenceFault::kNextBestExperts || fault == ReferenceFault::kOtherExpertNorm) {
+    return config.num_experts > 0;
+  }
+  if (fault == ReferenceFault::kNoSharedExpert) return config.shared_dim > 0;
+  if (fault == ReferenceFault::kOtherActivation) return config.num_experts == 0;
+  if (fault == ReferenceFault::kOneRopeBase) return config.local_rope.has_value();
+  if (fault == ReferenceFault::kNoSoftCap) return config.logit_cap != 0;
+  if (fault == ReferenceFault::kNoPostNorm) return !model.layers().front().post_attn_norm.empty();
   if (fault == ReferenceFault::kNoAdapters || fault == ReferenceFault::kUnscaledPairs) return false;
   if (fault == ReferenceFault::kNoMultipliers) return config.residual_scale != 1;
   return fault != ReferenceFault::kTruncatedCodes || quantized;

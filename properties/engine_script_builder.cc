@@ -30,7 +30,9 @@ constexpr std::array kModels = {
     ModelWeight{"tiny-bias-qknorm-6x2-q8_0", 2}, ModelWeight{"tiny-headdim128-2x1-q8_0", 1},
     ModelWeight{"tiny-qwen3-5x1-f16", 2},        ModelWeight{"tiny-smollm3-4x2-q4_0", 2},
     ModelWeight{"tiny-granite-6x3-q8_0", 2},     ModelWeight{"tiny-linear-4x1-f32", 3},
-    ModelWeight{"tiny-mistral-6x2-q8_0", 3},     ModelWeight{"tiny-phi3-4x1-f16", 2},
+    ModelWeight{"tiny-mistral-6x2-q8_0", 1},     ModelWeight{"tiny-fused-4x1-f16", 1},
+    ModelWeight{"tiny-gemma2-5x1-q8_0", 1},      ModelWeight{"tiny-gemma3-3x1-f16", 1},
+    ModelWeight{"tiny-mixtral-4x2-q8_0", 1},     ModelWeight{"tiny-qwen2moe-3x1-f16", 1},
 };
 
 class EngineBuilder {

@@ -16,13 +16,35 @@ void AddMatrix(const PackedMatrix& matrix, double uses, double reads, Work* work
   (matrix.quantized() ? work->dot_multiply_adds : work->fma_multiply_adds) += uses * elements;
 }
 
+// Each token uses its share of the experts, and a step reads those that any token uses: all of them
+// where that could be.
+void AddFfn(const ModelConfig& config, const LayerWeights& layer, double tokens, double steps,
+            Work* work) {
+  const auto add = [&](const PackedMatrix& gate, const PackedMatrix& up, const PackedMatrix& down,
+                       double uses, double reads) {
+    for (const PackedMatrix* matrix : {&gate, &up, &down}) AddMatrix(*matrix, uses, reads, work);
+  };
+  if (config.num_experts == 0) return add(layer.w_gate, layer.w_up, layer.w_down, tokens, steps);
+  AddMatrix(layer.moe.router, tokens, steps, work);
+  const double count = config.num_experts;
+  const double used = config.experts_used;
+  const double read = std::min(count, used * tokens / steps) / count;  // of the experts, by a step
+  for (const ExpertWeights& expert : layer.moe.experts) {
+    add(expert.gate, expert.up, expert.down, tokens * used / count, steps * read);
+  }
+  if (config.shared_dim == 0) return;
+  AddMatrix(layer.moe.shared_router, tokens, steps, work);
+  const ExpertWeights& shared = layer.moe.shared;
+  add(shared.gate, shared.up, shared.down, tokens, steps);
+}
+
 // All matrices, used by `tokens` tokens in `steps` steps; logits once a step.
 void AddWeights(const Model& model, double tokens, double steps, Work* work) {
   for (const LayerWeights& layer : model.layers()) {
-    for (const PackedMatrix* matrix :
-         {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down}) {
+    for (const PackedMatrix* matrix : {&layer.wq, &layer.wk, &layer.wv, &layer.wo}) {
       AddMatrix(*matrix, tokens, steps, work);
     }
+    AddFfn(model.config(), layer, tokens, steps, work);
   }
   AddMatrix(model.output(), steps, steps, work);
 }

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-ProcessResult Run(const std::vector<std::string>& more) {
+ProcessResult RunTiny(const std::vector<std::string>& more) {
   std::vector<std::string> args = {
       "run", "--synthetic", "tiny-gqa-9x3-q8_0", "--prompt", "Once upon a time", "-n", "16"};
   args.insert(args.end(), more.begin(), more.end());
@@ -24,7 +24,7 @@ ProcessResult Run(const std::vector<std::string>& more) {
 
 json RunJson(std::vector<std::string> more) {
   more.emplace_back("--json");
-  const ProcessResult result = Run(more);
+  const ProcessResult result = RunTiny(more);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return json::parse(result.out);
 }
@@ -50,7 +50,7 @@ TEST(DecodingTest, DrawsRepeatByTheirSeed) {
 }
 
 TEST(DecodingTest, ARunNamesTheCommandThatRepeatsIt) {
-  const ProcessResult result = Run({"--temperature", "0.8", "--sample-seed", "3", "--stop", "a b"});
+  const ProcessResult result = RunTiny({"--temperature", "0.8", "--sample-seed", "3", "--stop", "a b"});
   EXPECT_THAT(result.err,
               HasSubstr("repeat: lockstep run --synthetic tiny-gqa-9x3-q8_0 --seed 1 --temperature "
                         "0.8 --sample-seed 3 --stop 'a b' --prompt 'Once upon a time' -n 16"));
@@ -63,7 +63,7 @@ TEST(DecodingTest, ForbiddenAndPenalisedTokensStayAway) {
   for (const json& token : forbidden["tokens"]) EXPECT_NE(token, first);
   const json once = RunJson({"--presence-penalty", "1000", "--penalty-tokens", "-1"});
   std::set<int> seen;
-  for (const json& token : once["tokens"]) EXPECT_TRUE(seen.insert(token).second) << token;
+  for (const json& token : once["tokens"]) EXPECT_TRUE(seen.insert(token.get<int>()).second) << token;
 }
 
 TEST(DecodingTest, TextEndsBeforeAStop) {
@@ -74,7 +74,7 @@ TEST(DecodingTest, TextEndsBeforeAStop) {
   EXPECT_EQ(stopped["text"], text.substr(0, text.find(stop)));
   EXPECT_EQ(stopped["stop"], "stop");
   EXPECT_LT(stopped["tokens"].size(), 16u);
-  EXPECT_EQ(Run({"--stop", stop}).out, text.substr(0, text.find(stop)) + "\n");
+  EXPECT_EQ(RunTiny({"--stop", stop}).out, text.substr(0, text.find(stop)) + "\n");
 }
 
 TEST(DecodingTest, LogProbabilitiesAreOfTheModel) {
@@ -87,7 +87,9 @@ TEST(DecodingTest, LogProbabilitiesAreOfTheModel) {
     for (const json& pair : entry["top"]) {
       EXPECT_LE(pair[1], before);
       before = pair[1];
-      if (pair[0] == run["tokens"][i]) EXPECT_EQ(pair[1], entry["chosen"]);
+      if (pair[0] == run["tokens"][i]) {
+        EXPECT_EQ(pair[1], entry["chosen"]);
+      }
     }
     EXPECT_LE(entry["chosen"], entry["top"][0][1]);
   }
@@ -109,7 +111,7 @@ TEST(DecodingTest, WhatCannotBeUsedIsRefusedByName) {
       {{"--lora", "none.gguf"}, "none.gguf: cannot open"},
       {{"--lora", "none.gguf=inf"}, "--lora: the scale inf is not finite"}};
   for (const auto& [args, message] : cases) {
-    const ProcessResult result = Run(args);
+    const ProcessResult result = RunTiny(args);
     EXPECT_EQ(result.exit_code, 2) << args[1];
     EXPECT_THAT(result.err, HasSubstr(message));
   }
@@ -127,10 +129,10 @@ TEST(DecodingTest, DraftsChangeNoBit) {
   EXPECT_EQ(drafted["digest"], plain["digest"]);
   EXPECT_EQ(drafted["drafts"]["accepted"], drafted["drafts"]["proposed"]);
   EXPECT_EQ(RunJson({"--draft-lookup", "2"})["digest"], plain["digest"]);
-  const ProcessResult mixed = Run({"--draft", other});
+  const ProcessResult mixed = RunTiny({"--draft", other});
   EXPECT_EQ(mixed.exit_code, 2);
   EXPECT_THAT(mixed.err, HasSubstr("has 288 tokens, the model has 320"));
-  EXPECT_EQ(Run({"--draft", same, "--draft-lookup", "2"}).exit_code, 2);
+  EXPECT_EQ(RunTiny({"--draft", same, "--draft-lookup", "2"}).exit_code, 2);
 }
 
 TEST(DecodingTest, AdaptersComeFromFiles) {

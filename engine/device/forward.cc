@@ -55,9 +55,16 @@ void CheckTypes(const Model& model, int32_t layers) {
 // What the host computes and no kernel here does.
 void CheckFunction(const Model& model) {
   const ModelConfig& config = model.config();
-  if (config.window == 0) return;
+  const char* lacks = nullptr;
+  if (config.window != 0) lacks = "sliding windows";
+  if (config.local_rope) lacks = "layers with a RoPE of their own";
+  if (config.attention_cap != 0 || config.logit_cap != 0) lacks = "soft-caps";
+  if (config.activation != Activation::kSilu) lacks = "GELU";
+  if (!model.layers().front().post_attn_norm.empty()) lacks = "norms behind sublayers";
+  if (config.num_experts > 0) lacks = "experts";
+  if (lacks == nullptr) return;
   throw UnsupportedOnDevice({.where = fmt::format("device: model '{}'", config.name),
-                             .what = "there are no device kernels for sliding windows",
+                             .what = fmt::format("there are no device kernels for {}", lacks),
                              .remedy = "run the model on the host"});
 }
 
@@ -84,7 +91,10 @@ DeviceForward::DeviceForward(std::shared_ptr<const Model> model, std::shared_ptr
       device_(std::move(device)),
       stream_(device_->NewStream()),
       weights_(*device_, *stream_, *model_, layers),
-      shape_{config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.attention_scale} {}
+      shape_{.num_heads = config_.num_heads,
+             .num_kv_heads = config_.num_kv_heads,
+             .head_dim = config_.head_dim,
+             .scale = config_.attention_scale} {}
 
 DeviceForward::~DeviceForward() = default;
 

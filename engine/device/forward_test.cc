@@ -24,7 +24,8 @@ std::vector<std::string> DevicePresets() {
     const SyntheticSpec& spec = SyntheticPreset(name);
     const GgmlType wide = spec.wide_type.value_or(spec.weight_type);
     if (device::HasWeightType(spec.weight_type) && device::HasWeightType(wide) &&
-        (spec.window == 0 || spec.window >= spec.context_length)) {
+        (spec.window == 0 || spec.window >= spec.context_length) && spec.logit_cap == 0 &&
+        spec.experts == 0) {
       names.push_back(name);
     }
   }

@@ -52,8 +52,10 @@ struct IsaKernels {
                     const KvSegment* segments, int32_t head_begin, int32_t head_end,
                     float* scratch);
   void (*silu_gate)(const float* gate, const float* up, int32_t n, float* out);
+  void (*gelu_gate)(const float* gate, const float* up, int32_t n, float* out);
   void (*add)(const float* x, int32_t n, float* y);
   void (*scale)(float factor, int32_t n, float* y);
+  void (*soft_cap)(float cap, int32_t n, float* y);
 };
 
 extern const IsaKernels kScalarKernels;

@@ -94,8 +94,10 @@ struct Adapter {
         .rope_halves = kIsa.rope_halves,
         .attention = Attention,
         .silu_gate = kIsa.silu_gate,
+        .gelu_gate = kIsa.gelu_gate,
         .add = kIsa.add,
         .scale = kIsa.scale,
+        .soft_cap = kIsa.soft_cap,
     };
   }
 };

@@ -8,6 +8,7 @@
 #include "engine/kernels/bits.h"
 #include "engine/kernels/double_double.h"
 #include "engine/kernels/exp.h"
+#include "engine/kernels/tanh.h"
 
 #if FLT_EVAL_METHOD != 0
 #error "engine/ARITHMETIC.md needs float expressions evaluated in binary32"
@@ -29,6 +30,7 @@ float RoundOnce(DoubleDouble value) {
 }  // namespace
 
 float CanonicalExp(float x) { return internal::Exp(x); }
+float CanonicalTanh(float x) { return internal::Tanh(x); }
 
 SinCos CanonicalSinCos(double radians) {
   LS_CHECK(radians >= -kMaxRadians && radians <= kMaxRadians, "{} radians", radians);

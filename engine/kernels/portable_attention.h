@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "engine/kernels/exp.h"
+#include "engine/kernels/portable_gate.h"
 #include "engine/kernels/portable_scores.h"
 #include "engine/kernels/portable_values.h"
 
@@ -109,6 +110,12 @@ inline void AttentionTile(const AttentionShape& shape, const AttentionQueries& q
   const float scale =
       shape.scale != 0 ? shape.scale : 1.0f / __builtin_sqrtf(static_cast<float>(head.dim));
   ScoreTile(head, tile, scale, keys);
+  if (shape.cap != 0) {
+    const int32_t begin = tile.from[0] / kLanes * kLanes;
+    for (int32_t r = 0; r < tile.count; ++r) {
+      SoftCap(shape.cap, tile.visible[r] - begin, tile.scores[r] + begin);
+    }
+  }
   for (int32_t r = 0; r < tile.count; ++r) {
     const float top = MaxScore(tile.scores[r], tile.from[r], tile.visible[r]);
     tile.sums[r] = SoftmaxWeights(tile.scores[r], tile.from[r], tile.visible[r], top);

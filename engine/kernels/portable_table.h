@@ -26,8 +26,10 @@ constexpr IsaKernels PortableKernels(const char* name) {
       .rope_halves = RopeHalves,
       .attention = Attention,
       .silu_gate = SiluGate,
+      .gelu_gate = GeluGate,
       .add = Add,
       .scale = Scale,
+      .soft_cap = SoftCap,
   };
 }
 

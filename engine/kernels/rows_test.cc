@@ -190,6 +190,53 @@ ActivationBlock QuantizeBlock(const KernelTable& kernels, const std::vector<floa
   return out;
 }
 
+TEST_P(RowsTest, GeluGate) {
+  Random random(12);
+  for (int32_t n : {1, 15, 16, 17, 33}) {
+    const auto count = static_cast<size_t>(n);
+    auto gate = RandomValues(count, &random);
+    const auto up = RandomValues(count, &random);
+    if (n == 33) {
+      gate[0] = kInf, gate[1] = -kInf, gate[2] = kNan, gate[3] = 0x1p+100f, gate[4] = -0x1p+100f;
+      gate[5] = -0.0f, gate[6] = 0x1p-140f;
+    }
+    std::vector<float> out(count + 1, kCanary);
+    kernels().gelu_gate(gate.data(), up.data(), n, out.data());
+    for (size_t i = 0; i < count; ++i) {
+      const float g = gate[i];
+      const float w = (g * std::fma(0x1.6e4e26p-5f, g * g, 1.0f)) * 0x1.988454p+0f;
+      ExpectSameBits((g / (1.0f + CanonicalExp(-w))) * up[i], out[i],
+                     fmt::format("{} of {}", i, n));
+    }
+    EXPECT_EQ(out[count], kCanary);
+  }
+  // It is GELU: the function of its paper at some points.
+  const std::vector<float> points = {-3.0f, -1.0f, -0.5f, 0.0f, 0.5f, 1.0f, 3.0f}, ones(7, 1.0f);
+  std::vector<float> out(7);
+  kernels().gelu_gate(points.data(), ones.data(), 7, out.data());
+  for (size_t i = 0; i < 7; ++i) {
+    const double x = points[i];
+    EXPECT_NEAR(out[i], x * 0.5 * (1 + std::erf(x / std::sqrt(2.0))), 1e-3) << x;
+    const double inner = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    EXPECT_NEAR(out[i], 0.5 * x * (1 + std::tanh(inner)), 1e-6) << x;
+  }
+}
+
+TEST_P(RowsTest, SoftCapOfEveryShortLength) {
+  Random random(13);
+  for (int32_t n = 1; n <= 35; ++n) {
+    const auto count = static_cast<size_t>(n);
+    std::vector<float> y = RandomValues(count, &random);
+    y.push_back(kCanary);
+    const std::vector<float> before = y;
+    kernels().soft_cap(2.5f, n, y.data());
+    for (size_t i = 0; i < count; ++i) {
+      ExpectSameBits(CanonicalTanh(before[i] / 2.5f) * 2.5f, y[i], fmt::format("{} of {}", i, n));
+    }
+    EXPECT_EQ(y[count], kCanary);
+  }
+}
+
 TEST_P(RowsTest, QuantizationRoundsHalfToEven) {
   std::vector<float> x(32, 0.0f);
   x[0] = 127.0f;  // scale 1

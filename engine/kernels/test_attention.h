@@ -119,6 +119,9 @@ inline std::vector<float> Reference(const Rows& rows, const std::vector<float>& 
             std::fma(query[d], rows.Key(p, element + static_cast<int64_t>(d)), lanes[d % 16]);
       }
       e[static_cast<size_t>(p)] = Tree16(lanes) * scale;
+      if (const float cap = rows.shape.cap; cap != 0) {
+        e[static_cast<size_t>(p)] = CanonicalTanh(e[static_cast<size_t>(p)] / cap) * cap;
+      }
       if (e[static_cast<size_t>(p)] > top) top = e[static_cast<size_t>(p)];
     }
     std::array<float, 16> lanes = {};

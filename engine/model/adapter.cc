@@ -89,6 +89,10 @@ std::string_view AdapterTensorName(AdapterTarget target) {
   return kTensorNames[static_cast<size_t>(target)];
 }
 
+bool HasAdapterTarget(const ModelConfig& config, AdapterTarget target) {
+  return config.num_experts == 0 || target < AdapterTarget::kGate;
+}
+
 MatrixShape AdapterShape(const ModelConfig& config, AdapterTarget target) {
   switch (target) {
     case AdapterTarget::kQuery:
@@ -122,6 +126,7 @@ std::shared_ptr<const LoraAdapter> LoraAdapter::Load(const GgufFile& file,
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (size_t i = 0; i < kAdapterTargets; ++i) {
       const auto target = static_cast<AdapterTarget>(i);
+      if (!HasAdapterTarget(config, target)) continue;
       auto& pair = adapter->layers_[static_cast<size_t>(layer)][i];
       const std::string name = PairName(layer, target);
       pair = ReadPair(file, name, AdapterShape(config, target), alpha);

@@ -171,5 +171,20 @@ TEST_F(AdapterFileTest, WhatCannotBeAppliedIsRefusedWithTheTensor) {
   EXPECT_EQ(Refusal(), "accepted");
 }
 
+// Experts stay as they are: what would change one is refused by its name.
+TEST(AdapterExpertsTest, AttentionAlone) {
+  const auto model = PresetModel("tiny-mixtral-4x2-q8_0");
+  const ModelConfig& config = model->config();
+  ASSERT_GT(config.num_experts, 0);
+  EditableImage image(*GgufFile::FromBytes(MakeSyntheticAdapterImage(config, {}, 1), "made"));
+  const auto adapter = LoraAdapter::Load(*image.Build(), config);
+  EXPECT_GT(adapter->pairs(), 0);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    EXPECT_EQ(adapter->Find(layer, AdapterTarget::kDown), nullptr);
+  }
+  image.AddZeros("blk.0.ffn_down.weight.lora_a", {config.dim, 3});
+  EXPECT_THROW(LoraAdapter::Load(*image.Build(), config), Error);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

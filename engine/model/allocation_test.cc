@@ -66,6 +66,8 @@ TEST(AllocationTest, DirectStepsAllocateNothing) {
   ExpectNoAllocations("tiny-gqa-9x3-q8_0", 1);
   ExpectNoAllocations("tiny-mha-4x4-f32", 1);
   ExpectNoAllocations("tiny-bias-qknorm-6x2-q8_0", 1);
+  ExpectNoAllocations("tiny-gemma3-3x1-f16", 1);
+  ExpectNoAllocations("tiny-qwen2moe-3x1-f16", 1);
 }
 
 TEST(AllocationTest, LegacyStepsAllocateNothing) {

@@ -37,6 +37,14 @@ class TensorReader {
     return Take(name, {cols, rows});
   }
 
+  // A matrix of one row.
+  const GgufTensor& Row(const std::string& name, int32_t cols) { return Take(name, {cols}); }
+
+  // `count` matrices, one behind the other.
+  const GgufTensor& Matrices(const std::string& name, int32_t count, int32_t rows, int32_t cols) {
+    return Take(name, {cols, rows, count});
+  }
+
   std::vector<float> Vector(const std::string& name, int32_t elements) {
     const GgufTensor& tensor = Take(name, {elements});
     std::vector<float> values(static_cast<size_t>(elements));
@@ -144,6 +152,42 @@ void FindMatrices(TensorReader& reader, const std::string& name, int32_t cols,
   }
 }
 
+// The FFN of a mixture of experts: the router, then expert after expert.
+void ReadExperts(TensorReader& reader, const ModelConfig& config, int32_t layer, MoeWeights& moe,
+                 std::vector<Unpacked>* matrices) {
+  const auto name = [&](std::string_view suffix) {
+    return fmt::format("blk.{}.{}.weight", layer, suffix);
+  };
+  const int32_t dim = config.dim, expert_dim = config.expert_dim, count = config.num_experts;
+  FindMatrices(reader, name("ffn_gate_inp"), dim, {{count, &moe.router}}, matrices);
+  if (config.shared_dim > 0) {
+    const GgufTensor& row = reader.Row(name("ffn_gate_inp_shexp"), dim);
+    matrices->push_back({row.type, row.data, 1, dim, &moe.shared_router});
+  }
+  const GgufTensor& gate = reader.Matrices(name("ffn_gate_exps"), count, expert_dim, dim);
+  const GgufTensor& up = reader.Matrices(name("ffn_up_exps"), count, expert_dim, dim);
+  const GgufTensor& down = reader.Matrices(name("ffn_down_exps"), count, dim, expert_dim);
+  const auto part = [&](const GgufTensor& tensor, size_t expert, int32_t rows, int32_t cols,
+                        PackedMatrix* packed) {
+    const size_t bytes = tensor.data.size() / static_cast<size_t>(count);
+    matrices->push_back(
+        {tensor.type, tensor.data.subspan(expert * bytes, bytes), rows, cols, packed});
+  };
+  moe.experts.resize(static_cast<size_t>(count));
+  for (size_t expert = 0; expert < moe.experts.size(); ++expert) {
+    ExpertWeights& w = moe.experts[expert];
+    part(gate, expert, expert_dim, dim, &w.gate);
+    part(up, expert, expert_dim, dim, &w.up);
+    part(down, expert, dim, expert_dim, &w.down);
+  }
+  if (config.shared_dim == 0) return;
+  FindMatrices(reader, name("ffn_gate_shexp"), dim, {{config.shared_dim, &moe.shared.gate}},
+               matrices);
+  FindMatrices(reader, name("ffn_up_shexp"), dim, {{config.shared_dim, &moe.shared.up}}, matrices);
+  FindMatrices(reader, name("ffn_down_shexp"), config.shared_dim, {{dim, &moe.shared.down}},
+               matrices);
+}
+
 // The matrices of a layer in the order in which a step reads them; the rest goes into `w`.
 void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, LayerWeights& w,
                std::vector<Unpacked>* matrices) {
@@ -178,7 +222,12 @@ void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, L
   w.q_norm = norm("attn_q_norm.weight");
   w.k_norm = norm("attn_k_norm.weight");
   find("attn_output.weight", config.q_dim(), {{config.dim, &w.wo}});
+  if (family.is_gemma) {
+    w.post_attn_norm = reader.Vector(name("post_attention_norm.weight"), config.dim);
+    w.post_ffn_norm = reader.Vector(name("post_ffw_norm.weight"), config.dim);
+  }
   w.ffn_norm = reader.Vector(name("ffn_norm.weight"), config.dim);
+  if (config.num_experts > 0) return ReadExperts(reader, config, layer, w.moe, matrices);
   const Place gate = {config.ffn_dim, &w.w_gate};
   const Place up = {config.ffn_dim, &w.w_up};
   if (family.fused) {
@@ -240,6 +289,9 @@ std::shared_ptr<const Model> Model::Load(std::shared_ptr<const GgufFile> file,
     ReadLayer(reader, config, layer, layers.emplace_back(), &matrices);
   }
   config.rope.factors = RopeFactors(reader, config);
+  if (config.local_rope && FindArchitecture(config.architecture)->local_theta == 0) {
+    config.local_rope->factors = config.rope.factors;
+  }
   model->output_norm_ = reader.Vector("output_norm.weight", config.dim);
   config.tied_head = !reader.Has("output.weight");
   const std::string head = config.tied_head ? "token_embd.weight" : "output.weight";

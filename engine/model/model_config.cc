@@ -10,7 +10,7 @@
 #include <span>
 
 #include "caches/error.h"
-#include "engine/model/architectures.h"
+#include "engine/model/config_reader.h"
 
 namespace lockstep {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMaxDim = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = int64_t{1} << 16;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
-constexpr int64_t kMaxContext = int64_t{1} << 30;
+constexpr int64_t kMaxExperts = int64_t{1} << 12;
 
 // The keys that ReadModelConfig reads; a tensor's shape or a range check settles their meaning.
 constexpr std::array<std::string_view, 10> kReadKeys = {
@@ -30,78 +30,36 @@ constexpr std::array<std::string_view, 10> kReadKeys = {
     "embedding_length",     "feed_forward_length",
     "rope.dimension_count", "rope.freq_base"};
 
-// Read besides where RoPE is scaled linearly; the original length is of no effect then.
-constexpr std::array<std::string_view, 4> kLinearKeys = {"rope.scale_linear", "rope.scaling.factor",
-                                                         "rope.scaling.original_context_length",
-                                                         "rope.scaling.type"};
+// Read besides where layers are of two kinds.
+constexpr std::array<std::string_view, 3> kLocalKeys = {
+    "attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa"};
 
-// Read besides with YaRN, and with LongRoPE.
-constexpr std::array<std::string_view, 6> kYarnKeys = {
-    "rope.scaling.attn_factor",    "rope.scaling.factor",
-    "rope.scaling.type",           "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow", "rope.scaling.original_context_length"};
-constexpr std::array<std::string_view, 3> kLongRopeKeys = {
-    "rope.scaling.attn_factor", "rope.scaling.original_context_length", "rope.scaling.type"};
+// Read besides with experts.
+constexpr std::array<std::string_view, 4> kExpertKeys = {
+    "expert_count", "expert_feed_forward_length", "expert_shared_feed_forward_length",
+    "expert_used_count"};
+
+constexpr std::array<std::string_view, 2> kCapKeys = {"attn_logit_softcapping",
+                                                      "final_logit_softcapping"};
 
 // Read besides for architectures with multipliers.
 constexpr std::array<std::string_view, 4> kMultiplierKeys = {"attention.scale", "embedding_scale",
                                                              "logit_scale", "residual_scale"};
 
-[[noreturn]] void Refuse(const GgufFile& file, std::string_view key, std::string what,
-                         std::string remedy) {
+}  // namespace
+
+void RefuseKey(const GgufFile& file, std::string_view key, std::string what, std::string remedy) {
   throw Error(
       {fmt::format("{}: metadata key '{}'", file.path(), key), std::move(what), std::move(remedy)});
 }
 
-// One file's metadata below "<architecture>.".
-class ConfigReader {
- public:
-  explicit ConfigReader(const GgufFile& file) : file_(file) {}
-
-  ModelConfig Read();
-
- private:
-  std::string Key(std::string_view name) const {
-    return fmt::format("{}.{}", config_.architecture, name);
-  }
-
-  int32_t RequireCount(std::string_view name, int64_t high) const {
-    return static_cast<int32_t>(file_.RequireInt(Key(name), 1, high));
-  }
-
-  int32_t FindCount(std::string_view name, int64_t low, int64_t high, int32_t otherwise) const {
-    const auto value = file_.FindInt(Key(name), low, high);
-    return value ? static_cast<int32_t>(*value) : otherwise;
-  }
-
-  double FindInRange(std::string_view name, double low, double high,
-                     std::optional<double> otherwise) const;
-
-  // A finite number above 0, or `otherwise`.
-  double FindPositive(std::string_view name, double otherwise) const;
-
-  bool IsRead(std::string_view name) const;
-  bool IsNeutral(std::string_view name) const;
-  void ReadHeads();
-  void ReadRope();
-  void ReadScaling();
-  void ReadLinear(std::string_view name);
-  void ReadYarn();
-  void ReadLongRope();
-  void ReadMultipliers();
-  void ReadWindow();
-  void RefuseUnknownKeys() const;
-
-  const GgufFile& file_;
-  const Architecture* architecture_ = nullptr;
-  std::span<const std::string_view> scaling_keys_;  // that the kind of RoPE scaling reads
-  ModelConfig config_;
-};
-
 bool ConfigReader::IsRead(std::string_view name) const {
   const auto is_in = [&](const auto& keys) { return std::ranges::count(keys, name) > 0; };
   return is_in(kReadKeys) || (architecture_->has_multipliers && is_in(kMultiplierKeys)) ||
-         (architecture_->has_window && name == "attention.sliding_window") || is_in(scaling_keys_);
+         (architecture_->has_window && name == "attention.sliding_window") ||
+         is_in(scaling_keys_) || (architecture_->full_interval != 0 && is_in(kLocalKeys)) ||
+         (architecture_->has_caps && is_in(kCapKeys)) ||
+         (config_.num_experts > 0 && is_in(kExpertKeys));
 }
 
 // Keys that are harmless at one value, which is the one that means "not used". At any other value,
@@ -118,12 +76,16 @@ bool ConfigReader::IsNeutral(std::string_view name) const {
   if (name == "attention.sliding_window" || name == "expert_count" || name == "expert_used_count") {
     return int_is(0);
   }
+  if (name == "final_logit_softcapping") return float_is(0.0);
   if (name == "attention.causal") return file_.FindBool(key) == true;
   if (name == "rope.scaling.type") return true;  // "none": others were read or refused
   if (name == "rope.scaling.factor" || name == "rope.scale_linear") return float_is(1.0);
   if (name == "rope.scaling.finetuned") {  // Granite's switch for RoPE; of no effect elsewhere
     return !architecture_->has_multipliers || file_.FindBool(key) == true;
   }
+  if (name == "expert_gating_func") return int_is(1);  // softmax
+  if (name == "expert_weights_norm") return file_.FindBool(key) == config_.normalize_experts;
+  if (name == "expert_weights_scale") return float_is(0.0) || float_is(1.0);
   if (name == "rope.scaling.yarn_ext_factor" || name == "rope.scaling.yarn_attn_factor") {
     return float_is(1.0);
   }
@@ -137,12 +99,12 @@ void ConfigReader::RefuseUnknownKeys() const {
     if (!key.starts_with(prefix)) continue;
     const std::string_view name = std::string_view(key).substr(prefix.size());
     if (IsRead(name) || IsNeutral(name)) continue;
-    Refuse(file_, key, "its value asks for a function that is not computed here",
+    Refuse(key, "its value asks for a function that is not computed here",
            "use a model without it: of RoPE scalings linear, YaRN and factors of pairs are "
-           "computed, experts are not");
+           "computed");
   }
   if (file_.FindInt("split.count", 0, std::numeric_limits<int64_t>::max()).value_or(0) > 1) {
-    Refuse(file_, "split.count", "the file is one part of a split model", "merge the parts first");
+    Refuse("split.count", "the file is one part of a split model", "merge the parts first");
   }
 }
 
@@ -151,26 +113,26 @@ void ConfigReader::ReadHeads() {
   config_.num_kv_heads =
       FindCount("attention.head_count_kv", 1, config_.num_heads, config_.num_heads);
   if (config_.num_heads % config_.num_kv_heads != 0) {
-    Refuse(file_, Key("attention.head_count_kv"),
+    Refuse(Key("attention.head_count_kv"),
            fmt::format("{} query heads cannot share {} KV heads evenly", config_.num_heads,
                        config_.num_kv_heads),
            "the head counts must divide");
   }
   const std::string key_length = Key("attention.key_length");
   if (!file_.FindInt(key_length, 1, kMaxDim) && config_.dim % config_.num_heads != 0) {
-    Refuse(file_, key_length,
+    Refuse(key_length,
            fmt::format("it is absent and embedding_length {} is no multiple of {} heads",
                        config_.dim, config_.num_heads),
            "state the head dimension");
   }
   config_.head_dim = FindCount("attention.key_length", 1, kMaxDim, config_.dim / config_.num_heads);
   if (int64_t{config_.num_heads} * config_.head_dim > kMaxDim) {
-    Refuse(file_, key_length,
+    Refuse(key_length,
            fmt::format("{} heads of {} elements are too wide", config_.num_heads, config_.head_dim),
            "");
   }
   if (config_.head_dim % 2 != 0) {
-    Refuse(file_, key_length,
+    Refuse(key_length,
            fmt::format("head dimension {} is odd, so RoPE cannot pair it", config_.head_dim), "");
   }
 }
@@ -179,92 +141,7 @@ double ConfigReader::FindPositive(std::string_view name, double otherwise) const
   const double value = file_.FindFloat(Key(name)).value_or(otherwise);
   const auto rounded = static_cast<float>(value);
   if (!(rounded > 0.0f && rounded <= std::numeric_limits<float>::max())) {
-    Refuse(file_, Key(name), fmt::format("{} is no positive binary32 number", value), "");
-  }
-  return value;
-}
-
-void ConfigReader::ReadRope() {
-  RopeFrequencies& rope = config_.rope;
-  rope.dim = FindCount("rope.dimension_count", 2, config_.head_dim, config_.head_dim);
-  if (rope.dim % 2 != 0) {
-    Refuse(file_, Key("rope.dimension_count"),
-           fmt::format("{} is odd, so RoPE cannot pair the dimensions", rope.dim), "");
-  }
-  // At least 1, so that no angle exceeds its position and CanonicalSinCos stays in its domain.
-  rope.theta = file_.FindFloat(Key("rope.freq_base")).value_or(10000.0);
-  if (!(rope.theta >= 1.0 && rope.theta <= 1e15)) {
-    Refuse(file_, Key("rope.freq_base"), fmt::format("{} is outside [1, 1e15]", rope.theta), "");
-  }
-  ReadScaling();
-}
-
-// Linear scaling is also meant where a factor stands without a type, and LongRoPE where its tensors
-// do.
-void ConfigReader::ReadScaling() {
-  const std::string type_key = Key("rope.scaling.type");
-  const auto type = file_.FindString(type_key);
-  const bool old = file_.FindFloat(Key("rope.scale_linear")).has_value();  // of older files
-  const std::string_view factor = old ? "rope.scale_linear" : "rope.scaling.factor";
-  const bool long_rope = file_.FindTensor("rope_factors_long.weight") != nullptr;
-  if (type ? *type == "linear" : !long_rope && file_.FindFloat(Key(factor)).has_value()) {
-    ReadLinear(factor);
-  } else if (type && *type == "yarn") {
-    ReadYarn();
-  } else if (type ? *type == "longrope" : long_rope) {
-    ReadLongRope();
-  } else if (type && *type != "none") {
-    Refuse(file_, type_key, fmt::format("RoPE scaling '{}' is not computed here", *type),
-           "use a model with linear scaling, with yarn, with longrope, with rope_freqs.weight, or "
-           "with none");
-  }
-}
-
-void ConfigReader::ReadLinear(std::string_view name) {
-  scaling_keys_ = kLinearKeys;
-  config_.rope.linear = FindInRange(name, 1.0, 1e6, {});
-}
-
-void ConfigReader::ReadYarn() {
-  scaling_keys_ = kYarnKeys;
-  RopeFrequencies& rope = config_.rope;
-  rope.yarn = YarnScaling{.factor = FindInRange("rope.scaling.factor", 1.0, 1e6, {}),
-                          .original = static_cast<double>(
-                              RequireCount("rope.scaling.original_context_length", kMaxContext)),
-                          .fast = FindInRange("rope.scaling.yarn_beta_fast", 1e-6, 1e6, 32.0),
-                          .slow = FindInRange("rope.scaling.yarn_beta_slow", 1e-6, 1e6, 1.0)};
-  rope.attention = FindInRange("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
-  for (const char* tensor : {"rope_freqs.weight", "rope_factors_long.weight"}) {
-    if (file_.FindTensor(tensor) == nullptr) continue;
-    Refuse(file_, Key("rope.scaling.type"),
-           fmt::format("YaRN and tensor '{}' stand together", tensor),
-           "use a model that has one of them");
-  }
-  if (rope.theta <= 1.0) {
-    Refuse(file_, Key("rope.freq_base"),
-           "with a base of 1 all pairs turn alike: YaRN has none to tell", "");
-  }
-}
-
-// Which of the two tensors is meant depends on the context that the model is run with: here the
-// file's own, whatever a sequence uses of it, so that no row depends on how long a sequence gets.
-void ConfigReader::ReadLongRope() {
-  scaling_keys_ = kLongRopeKeys;
-  if (file_.FindTensor("rope_factors_long.weight") == nullptr) {
-    Refuse(file_, Key("rope.scaling.type"), "there is no tensor 'rope_factors_long.weight'",
-           "the model is incomplete");
-  }
-  config_.rope.attention = FindInRange("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
-}
-
-// `otherwise`, or required without one.
-double ConfigReader::FindInRange(std::string_view name, double low, double high,
-                                 std::optional<double> otherwise) const {
-  const std::string key = Key(name);
-  const double value =
-      otherwise ? file_.FindFloat(key).value_or(*otherwise) : file_.RequireFloat(key);
-  if (!(value >= low && value <= high)) {
-    Refuse(file_, key, fmt::format("{} is outside [{:g}, {:g}]", value, low, high), "");
+    Refuse(Key(name), fmt::format("{} is no positive binary32 number", value), "");
   }
   return value;
 }
@@ -279,14 +156,67 @@ void ConfigReader::ReadMultipliers() {
   }
 }
 
-// 0 is "none" in files of some converters.
-void ConfigReader::ReadWindow() {
-  if (architecture_->has_window) {
-    config_.window = FindCount("attention.sliding_window", 0, kMaxContext, 0);
-    // As long as the context, it hides nothing.
-    if (config_.window >= config_.context_length) config_.window = 0;
+// What sets Gemma apart, beside its tensors. The scale of scores is a fact of the size, which no
+// key states.
+void ConfigReader::ReadGemma() {
+  const auto root = [](int32_t x) { return std::sqrt(static_cast<float>(x)); };
+  config_.activation = Activation::kGelu;
+  config_.embedding_scale = root(config_.dim);
+  if (config_.num_layers == architecture_->wide_head_layers) {
+    config_.attention_scale = 1.0f / root(config_.dim / config_.num_heads);
+  }
+  if (architecture_->has_caps) {
+    config_.attention_cap = static_cast<float>(FindPositive("attn_logit_softcapping", 50.0));
+    config_.logit_cap = static_cast<float>(FindPositive("final_logit_softcapping", 30.0));
   }
 }
+
+// Layers of two kinds: local ones, whose RoPE is not scaled where it has a base of its own, and
+// global ones.
+void ConfigReader::ReadLocalLayers() {
+  if (architecture_->full_interval == 0) return;
+  config_.full_interval =
+      FindCount("attention.sliding_window_pattern", 1, kMaxLayers, architecture_->full_interval);
+  const std::string_view name = "rope.freq_base_swa";
+  if (architecture_->local_theta == 0 && !file_.FindFloat(Key(name))) return;
+  const double otherwise =
+      architecture_->local_theta != 0 ? architecture_->local_theta : config_.rope.theta;
+  config_.local_rope = config_.rope;
+  config_.local_rope->theta = FindInRange(name, 1.0, 1e15, otherwise);
+  if (architecture_->local_theta != 0) {
+    config_.local_rope->linear = 1;
+    config_.local_rope->yarn.reset();
+  }
+}
+
+void ConfigReader::ReadExperts() {
+  if (!architecture_->has_experts) return;
+  config_.num_experts = architecture_->needs_experts ? RequireCount("expert_count", kMaxExperts)
+                                                     : FindCount("expert_count", 0, kMaxExperts, 0);
+  if (config_.num_experts == 0) return;
+  config_.experts_used = RequireCount("expert_used_count", config_.num_experts);
+  config_.expert_dim = FindCount("expert_feed_forward_length", 1, kMaxDim, config_.ffn_dim);
+  config_.normalize_experts = architecture_->normalize_experts;
+  if (architecture_->has_shared_expert) {
+    config_.shared_dim = RequireCount("expert_shared_feed_forward_length", kMaxDim);
+  } else if (FindCount("expert_shared_feed_forward_length", 0, kMaxDim, 0) != 0) {
+    Refuse(Key("expert_shared_feed_forward_length"),
+           fmt::format("architecture '{}' has no shared expert here", config_.architecture), "");
+  }
+}
+
+// 0 is "none" in files of some converters.
+void ConfigReader::ReadWindow() {
+  if (!architecture_->has_window) return;
+  const std::string_view name = "attention.sliding_window";
+  config_.window = architecture_->window < 0
+                       ? RequireCount(name, kMaxContext)
+                       : FindCount(name, 0, kMaxContext, architecture_->window);
+  // As long as the context, it hides nothing.
+  if (config_.window >= config_.context_length) config_.window = 0;
+}
+
+namespace {
 
 // The columns of the embedding table, which every other statement of it has to match.
 int32_t ReadVocabSize(const GgufFile& file) {
@@ -300,18 +230,20 @@ int32_t ReadVocabSize(const GgufFile& file) {
   const int64_t size = table->shape[1];
   const auto tokens = file.FindStrings("tokenizer.ggml.tokens");
   if (tokens && static_cast<int64_t>(tokens->size()) != size) {
-    Refuse(file, "tokenizer.ggml.tokens",
-           fmt::format("{} tokens, but token_embd.weight has {} rows", tokens->size(), size),
-           "use a file whose vocabulary is the model's");
+    RefuseKey(file, "tokenizer.ggml.tokens",
+              fmt::format("{} tokens, but token_embd.weight has {} rows", tokens->size(), size),
+              "use a file whose vocabulary is the model's");
   }
   return static_cast<int32_t>(size);
 }
+
+}  // namespace
 
 ModelConfig ConfigReader::Read() {
   config_.architecture = file_.RequireString("general.architecture");
   architecture_ = FindArchitecture(config_.architecture);
   if (architecture_ == nullptr) {
-    Refuse(file_, "general.architecture",
+    Refuse("general.architecture",
            fmt::format("architecture '{}' is not supported", config_.architecture),
            "use a model of one of: " + ArchitectureNames());
   }
@@ -325,19 +257,20 @@ ModelConfig ConfigReader::Read() {
   ReadHeads();
   ReadRope();
   ReadMultipliers();
+  if (architecture_->is_gemma) ReadGemma();
+  ReadLocalLayers();
+  ReadExperts();
   ReadWindow();
   const std::string eps_key = Key("attention.layer_norm_rms_epsilon");
   const double eps = file_.RequireFloat(eps_key);
   config_.rms_eps = static_cast<float>(eps);
   if (!(eps >= 0.0 && eps <= 1.0)) {
-    Refuse(file_, eps_key, fmt::format("{} is outside [0, 1]", eps), "");
+    Refuse(eps_key, fmt::format("{} is outside [0, 1]", eps), "");
   }
   config_.vocab_size = ReadVocabSize(file_);
   RefuseUnknownKeys();
   return std::move(config_);
 }
-
-}  // namespace
 
 ModelConfig ReadModelConfig(const GgufFile& file) { return ConfigReader(file).Read(); }
 

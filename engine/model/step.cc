@@ -18,7 +18,7 @@ std::span<float> StepRunner::Embedded(std::span<const StepPiece> pieces) {
 void StepRunner::RunFrom(int32_t first_layer) {
   for (int32_t layer = first_layer; layer < config_.num_layers; ++layer) {
     AttentionBlock(layer);
-    FfnBlock(layer);
+    experts_ ? ExpertBlock(layer) : FfnBlock(layer);
   }
   KeepWantedRows();
 }
@@ -60,7 +60,7 @@ void StepRunner::AttentionBlock(int32_t layer) {
 
   const Activations input = {n_, config_.q_dim(), ws_.attention.row(0),
                              quantize ? ws_.input.data() : nullptr};
-  AddToResidual(layer, AdapterTarget::kAttnOut, w.wo, input);
+  AddToResidual(layer, AdapterTarget::kAttnOut, w.wo, w.post_attn_norm, input);
   Trace(layer, Stage::kAttnOut, &ws_.residual);
 }
 
@@ -74,7 +74,29 @@ void StepRunner::FfnBlock(int32_t layer) {
   Trace(layer, Stage::kFfnHidden, &ws_.gate);
 
   const Activations hidden = {n_, config_.ffn_dim, ws_.gate.row(0), blocks};
-  AddToResidual(layer, AdapterTarget::kDown, w.w_down, hidden);
+  AddToResidual(layer, AdapterTarget::kDown, w.w_down, w.post_ffn_norm, hidden);
+  Trace(layer, Stage::kFfnOut, &ws_.residual);
+}
+
+void StepRunner::ExpertBlock(int32_t layer) {
+  const LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  const ExpertWeights& expert = w.moe.experts.front();
+  const bool quantize = w.moe.router.quantized() || w.moe.shared_router.quantized() ||
+                        expert.gate.quantized() || expert.up.quantized() ||
+                        w.moe.shared.gate.quantized() || w.moe.shared.up.quantized();
+  const Activations normed = NormRows(w.ffn_norm, quantize);
+  Trace(layer, Stage::kFfnNorm, &ws_.normed);
+  experts_->Route(w.moe, normed);
+  Trace(layer, Stage::kFfnRouter, &experts_->router());
+  const bool traced =
+      std::ranges::any_of(pieces_, [](const Piece& piece) { return piece.in.trace != nullptr; });
+  experts_->Run(w.moe, normed, traced, ws_.projected.rows.data());
+  Trace(layer, Stage::kFfnHidden, &experts_->hidden());
+  kernels_.ForRows(n_, config_.dim, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      kernels_.table().add(ws_.projected.row(i), config_.dim, ws_.residual.row(i));
+    }
+  });
   Trace(layer, Stage::kFfnOut, &ws_.residual);
 }
 
@@ -155,8 +177,9 @@ void StepRunner::FinishHeads(int32_t layer, float* row, int32_t heads,
   if (!config_.rotates(layer)) return;
   const auto rope =
       config_.rope_pairing == RopePairing::kHalves ? table.rope_halves : table.rope_interleaved;
-  rope(row, heads, config_.head_dim, config_.rope.dim, ws_.rope().cos(position).data(),
-       ws_.rope().sin(position).data());
+  const RopeTable& angles = ws_.rope(layer);
+  rope(row, heads, config_.head_dim, config_.rope.dim, angles.cos(position).data(),
+       angles.sin(position).data());
 }
 
 void StepRunner::Scale(float factor, int32_t n, float* row) const {
@@ -201,6 +224,8 @@ void StepRunner::Logits(int32_t outputs) {
   kernels_.Multiply(input, {&product, 1});
   for (int32_t i = 0; i < outputs; ++i) {
     Scale(config_.logit_scale, config_.vocab_size, ws_.logits.row(i));
+    if (config_.logit_cap == 0) continue;
+    kernels_.table().soft_cap(config_.logit_cap, config_.vocab_size, ws_.logits.row(i));
   }
   trace(Stage::kLogits, ws_.logits);
 }

@@ -3,11 +3,13 @@
 #define LOCKSTEP_ENGINE_MODEL_STEP_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "caches/kv_cache.h"
 #include "engine/model/batch.h"
+#include "engine/model/expert_ffn.h"
 #include "engine/model/team_kernels.h"
 #include "engine/model/workspace.h"
 #include "engine/thread_team.h"
@@ -23,13 +25,24 @@ class StepRunner {
              ThreadTeam* team, Workspace* workspace)
       : model_(model),
         config_(model.config()),
-        shape_{config_.num_heads, config_.num_kv_heads, config_.head_dim, config_.attention_scale},
+        shape_{.num_heads = config_.num_heads,
+               .num_kv_heads = config_.num_kv_heads,
+               .head_dim = config_.head_dim,
+               .scale = config_.attention_scale,
+               .cap = config_.attention_cap},
         hook_(hook),
         kernels_(kernels, team),
-        ws_(*workspace) {}
+        ws_(*workspace) {
+    if (config_.num_experts > 0) experts_.emplace(config_, &kernels_);
+  }
 
   // Room for queries that see at most `visible` rows.
   void ReserveVisible(int32_t visible) { kernels_.ReserveScratch(shape_, visible); }
+
+  // Room for steps of `rows` rows, beside the workspace's.
+  void ReserveExperts(int32_t rows) {
+    if (experts_) experts_->Reserve(rows);
+  }
 
   // REQUIRES of all: room in the workspace, valid input.
   void Run(std::span<const StepPiece> pieces);
@@ -65,6 +78,7 @@ class StepRunner {
   void Embed();
   void AttentionBlock(int32_t layer);
   void FfnBlock(int32_t layer);
+  void ExpertBlock(int32_t layer);
   void KeepWantedRows();
 
   // step_kv.cc: all that touches a cache.
@@ -86,9 +100,9 @@ class StepRunner {
   // y[t] += what each sequence's adapters make of its rows of x, [n, inputs] of the matrix.
   void AddAdapters(int32_t layer, AdapterTarget target, const float* x, float* const* y);
   void AddPair(const LoraPair& pair, float scale, const Activations& x, float* const* y);
-  // residual += w x with the adapters of w.
+  // residual += norm(scale * (w x with the adapters of w)), without the norm where it is empty.
   void AddToResidual(int32_t layer, AdapterTarget target, const PackedMatrix& w,
-                     const Activations& x);
+                     const std::vector<float>& norm, const Activations& x);
   // The gate's rows, and the blocks of them unless these are not wanted.
   void Gate(int32_t layer, const Activations& x, ActivationBlock* blocks);
 
@@ -113,6 +127,7 @@ class StepRunner {
   const ProjectionHook* hook_;
   TeamKernels kernels_;
   Workspace& ws_;
+  std::optional<ExpertFfn> experts_;  // of a model with experts
 
   // All reused, so that a step allocates nothing once they have grown.
   std::vector<Piece> pieces_;

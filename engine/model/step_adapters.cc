@@ -39,18 +39,22 @@ void StepRunner::AddPair(const LoraPair& pair, float scale, const Activations& x
 }
 
 void StepRunner::AddToResidual(int32_t layer, AdapterTarget target, const PackedMatrix& w,
-                               const Activations& x) {
+                               const std::vector<float>& norm, const Activations& x) {
   const bool adapts = Adapts(layer, target);
+  const bool alone = norm.empty() && !adapts;  // then the thread that has an output adds it
   const Product product = {&w, ws_.projected.rows.data(), nullptr,
-                           adapts ? nullptr : ws_.residual.rows.data(),
+                           alone ? ws_.residual.rows.data() : nullptr,
                            adapts ? 1.0f : config_.residual_scale};
   kernels_.Multiply(x, {&product, 1});
-  if (!adapts) return;
-  AddAdapters(layer, target, x.values, ws_.projected.rows.data());
+  if (alone) return;
+  if (adapts) AddAdapters(layer, target, x.values, ws_.projected.rows.data());
+  const KernelTable& table = kernels_.table();
   kernels_.ForRows(n_, config_.dim, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      Scale(config_.residual_scale, config_.dim, ws_.projected.row(i));
-      kernels_.table().add(ws_.projected.row(i), config_.dim, ws_.residual.row(i));
+      float* row = ws_.projected.row(i);
+      if (adapts) Scale(config_.residual_scale, config_.dim, row);
+      if (!norm.empty()) table.rms_norm(row, norm.data(), config_.dim, config_.rms_eps, row);
+      table.add(row, config_.dim, ws_.residual.row(i));
     }
   });
 }
@@ -60,7 +64,7 @@ void StepRunner::Gate(int32_t layer, const Activations& x, ActivationBlock* bloc
   float* const* gate = ws_.gate.rows.data();
   float* const* up = ws_.up.rows.data();
   if (!Adapts(layer, AdapterTarget::kGate) && !Adapts(layer, AdapterTarget::kUp)) {
-    kernels_.Gate(x, {&w.w_gate, &w.w_up, gate, up, blocks});
+    kernels_.Gate(x, {&w.w_gate, &w.w_up, gate, up, blocks, config_.activation});
     return;
   }
   const Product products[] = {{&w.w_gate, gate}, {&w.w_up, up}};
@@ -70,8 +74,10 @@ void StepRunner::Gate(int32_t layer, const Activations& x, ActivationBlock* bloc
   const int32_t width = config_.ffn_dim;
   kernels_.ForRows(n_, width, [&](int64_t begin, int64_t end) {
     const KernelTable& table = kernels_.table();
+    const auto activate =
+        config_.activation == Activation::kGelu ? table.gelu_gate : table.silu_gate;
     for (int64_t i = begin; i < end; ++i) {
-      table.silu_gate(gate[i], up[i], width, gate[i]);
+      activate(gate[i], up[i], width, gate[i]);
       if (blocks != nullptr) table.quantize_activations(gate[i], width, blocks + i * (width / 32));
     }
   });

@@ -25,10 +25,10 @@ constexpr float kValueGain = 1.0f;
 constexpr float kOutputGain = 1.0f;
 constexpr float kFfnGain = 1.5f;
 constexpr float kDownGain = 1.0f;
+constexpr float kRouterGain = 1.5f;  // one expert of a row has most of the weight, not all
 constexpr float kLogitRms = 4.0f;
 constexpr float kBiasRms = 0.5f;
 
-constexpr float kRopeTheta = 10000.0f;
 constexpr float kRmsEps = 1e-5f;
 
 // Heavy-tailed with mean 0, variance 1 and kurtosis 5.8, and bounded by 27^(1/2): the product of
@@ -57,18 +57,23 @@ class TensorWriter {
 
   // Elements of standard deviation `rms`.
   void Matrix(std::string_view name, int32_t rows, int32_t cols, float rms) {
-    Random random = NextStream();
     const GgmlType type = TypeOf(name);
-    const GgmlTypeTraits traits = *TraitsOf(type);
-    LS_CHECK(cols % traits.block_elements == 0, "{}: {} columns as {}", name, cols, traits.name);
-    const auto row_bytes = static_cast<size_t>(cols / traits.block_elements * traits.block_bytes);
-    std::vector<float> row(static_cast<size_t>(cols));
-    std::vector<std::byte> data(static_cast<size_t>(rows) * row_bytes);
-    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
-      for (float& value : row) value = HeavyTailed(random) * rms;
-      QuantizeWeights(type, row, std::span(data).subspan(r * row_bytes, row_bytes));
-    }
-    writer_.AddTensor(name, type, {cols, rows}, std::move(data));
+    writer_.AddTensor(name, type, {cols, rows}, Weights(name, type, rows, cols, rms));
+  }
+
+  // `count` of them in one tensor.
+  void Matrices(std::string_view name, int32_t count, int32_t rows, int32_t cols, float gain) {
+    const GgmlType type = TypeOf(name);
+    writer_.AddTensor(name, type, {cols, rows, count},
+                      Weights(name, type, count * rows, cols, gain / Root(cols)));
+  }
+
+  // Routers stay F32.
+  void Router(std::string_view name, std::vector<int64_t> shape, float gain) {
+    const auto cols = static_cast<int32_t>(shape[0]);
+    const auto rows = static_cast<int32_t>(shape.size() > 1 ? shape[1] : 1);
+    writer_.AddTensor(name, GgmlType::kF32, std::move(shape),
+                      Weights(name, GgmlType::kF32, rows, cols, gain / Root(cols)));
   }
 
   // The same, for outputs of standard deviation `gain` when inputs have 1.
@@ -108,6 +113,23 @@ class TensorWriter {
     return wide ? spec_.wide_type.value_or(spec_.weight_type) : spec_.weight_type;
   }
 
+  static float Root(int32_t cols) { return std::sqrt(static_cast<float>(cols)); }
+
+  std::vector<std::byte> Weights(std::string_view name, GgmlType type, int32_t rows, int32_t cols,
+                                 float rms) {
+    Random random = NextStream();
+    const GgmlTypeTraits traits = *TraitsOf(type);
+    LS_CHECK(cols % traits.block_elements == 0, "{}: {} columns as {}", name, cols, traits.name);
+    const auto row_bytes = static_cast<size_t>(cols / traits.block_elements * traits.block_bytes);
+    std::vector<float> row(static_cast<size_t>(cols));
+    std::vector<std::byte> data(static_cast<size_t>(rows) * row_bytes);
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+      for (float& value : row) value = HeavyTailed(random) * rms;
+      QuantizeWeights(type, row, std::span(data).subspan(r * row_bytes, row_bytes));
+    }
+    return data;
+  }
+
   Random NextStream() { return root_.Split(next_stream_++); }
 
   void Vector(std::string_view name, std::span<const float> values) {
@@ -129,6 +151,13 @@ int32_t RopeDim(const SyntheticSpec& spec) {
 // Of Phi-3: Q, K and V in one matrix, gate and up in another.
 bool Fused(const SyntheticSpec& spec) { return spec.architecture == "phi3"; }
 
+bool IsGemma(const SyntheticSpec& spec) { return spec.architecture.starts_with("gemma"); }
+
+// Gemma multiplies embedded tokens by the root of their dimension.
+float EmbeddingRms(const SyntheticSpec& spec) {
+  return IsGemma(spec) ? kEmbeddingRms / std::sqrt(static_cast<float>(spec.dim)) : kEmbeddingRms;
+}
+
 void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
   const auto count = [&](std::string_view key, int32_t value) {
     LS_CHECK(value > 0, "{}: {} is {}", spec.name, key, value);
@@ -148,7 +177,7 @@ void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
   count(key("attention.key_length"), spec.head_dim);
   count(key("attention.value_length"), spec.head_dim);
   count(key("rope.dimension_count"), RopeDim(spec));
-  writer->AddFloat32(key("rope.freq_base"), kRopeTheta);
+  writer->AddFloat32(key("rope.freq_base"), spec.rope_theta);
   if (spec.rope_linear != 1.0f) {
     writer->AddString(key("rope.scaling.type"), "linear");
     writer->AddFloat32(key("rope.scaling.factor"), spec.rope_linear);
@@ -162,6 +191,15 @@ void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
     count(key("rope.scaling.original_context_length"), spec.context_length / 4);
   }
   if (spec.window > 0) count(key("attention.sliding_window"), spec.window);
+  if (spec.experts > 0) {
+    count(key("expert_count"), spec.experts);
+    count(key("expert_used_count"), spec.experts_used);
+    if (spec.expert_dim > 0) count(key("expert_feed_forward_length"), spec.expert_dim);
+    if (spec.shared_dim > 0) count(key("expert_shared_feed_forward_length"), spec.shared_dim);
+  }
+  if (spec.attention_cap != 0)
+    writer->AddFloat32(key("attn_logit_softcapping"), spec.attention_cap);
+  if (spec.logit_cap != 0) writer->AddFloat32(key("final_logit_softcapping"), spec.logit_cap);
   if (spec.multipliers) {
     writer->AddFloat32(key("embedding_scale"), 3.0f);
     writer->AddFloat32(key("residual_scale"), 0.34f);
@@ -170,6 +208,22 @@ void AddMetadata(const SyntheticSpec& spec, GgufWriter* writer) {
   }
   writer->AddFloat32(key("attention.layer_norm_rms_epsilon"), kRmsEps);
   count(key("vocab_size"), spec.vocab_size);
+}
+
+void AddExperts(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
+  const auto name = [&](std::string_view part) {
+    return fmt::format("blk.{}.ffn_{}.weight", layer, part);
+  };
+  const int32_t expert_dim = spec.expert_dim > 0 ? spec.expert_dim : spec.ffn_dim;
+  tensors->Router(name("gate_inp"), {spec.dim, spec.experts}, kRouterGain);
+  tensors->Matrices(name("gate_exps"), spec.experts, expert_dim, spec.dim, kFfnGain);
+  tensors->Matrices(name("up_exps"), spec.experts, expert_dim, spec.dim, kFfnGain);
+  tensors->Matrices(name("down_exps"), spec.experts, spec.dim, expert_dim, kDownGain);
+  if (spec.shared_dim == 0) return;
+  tensors->Router(name("gate_inp_shexp"), {spec.dim}, kRouterGain);
+  tensors->Projection(name("gate_shexp"), spec.shared_dim, spec.dim, kFfnGain);
+  tensors->Projection(name("up_shexp"), spec.shared_dim, spec.dim, kFfnGain);
+  tensors->Projection(name("down_shexp"), spec.dim, spec.shared_dim, kDownGain);
 }
 
 void AddLayer(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
@@ -196,7 +250,12 @@ void AddLayer(const SyntheticSpec& spec, int32_t layer, TensorWriter* tensors) {
     tensors->Norm(name("attn_k_norm.weight"), spec.head_dim, kQkNorm);
   }
   tensors->Projection(name("attn_output.weight"), spec.dim, q_dim, kOutputGain);
+  if (IsGemma(spec)) {
+    tensors->Norm(name("post_attention_norm.weight"), spec.dim, 0.7f);
+    tensors->Norm(name("post_ffw_norm.weight"), spec.dim, 0.7f);
+  }
   tensors->Norm(name("ffn_norm.weight"), spec.dim, 1.0f);
+  if (spec.experts > 0) return AddExperts(spec, layer, tensors);
   if (Fused(spec)) {
     tensors->Projection(name("ffn_up.weight"), 2 * spec.ffn_dim, spec.dim, kFfnGain);
   } else {
@@ -223,12 +282,12 @@ std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t se
   AddMetadata(spec, &writer);
   AddSyntheticVocab(spec.vocab_size, &writer);
   TensorWriter tensors(spec, seed, &writer);
-  tensors.Matrix("token_embd.weight", spec.vocab_size, spec.dim, kEmbeddingRms);
+  tensors.Matrix("token_embd.weight", spec.vocab_size, spec.dim, EmbeddingRms(spec));
   for (int32_t layer = 0; layer < spec.num_layers; ++layer) AddLayer(spec, layer, &tensors);
-  const float head_rms = kEmbeddingRms * std::sqrt(static_cast<float>(spec.dim));
+  const float head_rms = EmbeddingRms(spec) * std::sqrt(static_cast<float>(spec.dim));
   tensors.Norm("output_norm.weight", spec.dim, kLogitRms / head_rms);
   if (!spec.tied_head) {
-    tensors.Matrix("output.weight", spec.vocab_size, spec.dim, kEmbeddingRms);
+    tensors.Matrix("output.weight", spec.vocab_size, spec.dim, EmbeddingRms(spec));
   }
   const int32_t pairs = RopeDim(spec) / 2;
   if (spec.rope_factors) tensors.RopeFactors("rope_freqs.weight", pairs, 8.0f);

@@ -54,6 +54,7 @@ std::vector<std::byte> MakeSyntheticAdapterImage(const ModelConfig& config,
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (size_t i = 0; i < kAdapterTargets; ++i) {
       const auto target = static_cast<AdapterTarget>(i);
+      if (!HasAdapterTarget(config, target)) continue;
       const MatrixShape whole = AdapterShape(config, target);
       const MatrixShape shapes[] = {{spec.rank, whole.inputs}, {whole.outputs, spec.rank}};
       const float gains[] = {1.0f, kDeltaGain / kPairScale};

@@ -85,6 +85,11 @@ struct Family {
   bool qk_norm = false;
   int32_t window = 0;
   int32_t rope_dim = 0;
+  int32_t experts = 0, experts_used = 0, expert_dim = 0, shared_dim = 0;
+  float rope_theta = 10000;
+  float attention_cap = 0;
+  float logit_cap = 0;
+  float linear = 1;
   float yarn = 1;
   bool long_rope = false;
 };
@@ -96,11 +101,29 @@ constexpr std::array kFamilies = {
     // YaRN over pairs that it keeps, divides, and leaves between both.
     Family{.row = {"tiny-yarn-4x2-f16", 96, 112, 3, 4, 2, 24, 320, 256, GgmlType::kF16},
            .architecture = "qwen2", .bias = true, .yarn = 4},
-    // Fused matrices whose parts begin inside a group of 16 rows, two thirds of a head rotated,
-    // a window that is longer than the context.
-    Family{.row = {"tiny-phi3-4x1-f16", 96, 104, 3, 4, 1, 24, 320, 256, GgmlType::kF16},
+    // Phi-3: fused matrices whose parts begin inside a group of 16 rows, two thirds of a head
+    // rotated, a window that is longer than the context. Not by its name: where that is Phi-3's,
+    // llama.cpp asks for tokens of its vocabulary.
+    Family{.row = {"tiny-fused-4x1-f16", 96, 104, 3, 4, 1, 24, 320, 256, GgmlType::kF16},
            .architecture = "phi3", .tied = false, .window = 512, .rope_dim = 16,
            .long_rope = true},
+    // Every second layer is local; caps low enough to bend what is capped; heads wider than the
+    // embedding.
+    Family{.row = {"tiny-gemma2-5x1-q8_0", 96, 128, 5, 5, 1, 32, 320, 256, GgmlType::kQ8_0},
+           .architecture = "gemma2", .window = 6, .attention_cap = 5, .logit_cap = 7},
+    // The sixth layer is global and has another RoPE, the only one that is scaled.
+    Family{.row = {"tiny-gemma3-3x1-f16", 40, 72, 7, 3, 1, 24, 320, 256, GgmlType::kF16},
+           .architecture = "gemma3", .qk_norm = true, .window = 5, .rope_theta = 1000000,
+           .linear = 8},
+    // Numbers of experts that are no powers of two; with and without a sum of 1, a shared expert.
+    Family{.row = {"tiny-mixtral-4x2-q8_0", 64, 96, 3, 4, 2, 16, 320, 256, GgmlType::kQ8_0},
+           .experts = 5, .experts_used = 2},
+    Family{.row = {"tiny-qwen2moe-3x1-f16", 72, 128, 3, 3, 1, 24, 320, 256, GgmlType::kF16},
+           .architecture = "qwen2moe", .tied = false, .bias = true, .experts = 6,
+           .experts_used = 3, .expert_dim = 40, .shared_dim = 56},
+    Family{.row = {"tiny-qwen3moe-4x1-q4_0", 96, 128, 3, 4, 1, 32, 320, 256, GgmlType::kQ4_0},
+           .architecture = "qwen3moe", .qk_norm = true, .experts = 7, .experts_used = 3,
+           .expert_dim = 64},
 };
 // clang-format on
 
@@ -138,6 +161,14 @@ std::vector<SyntheticSpec> MakeSpecs() {
     spec.qk_norm = family.qk_norm;
     spec.window = family.window;
     spec.rope_dim = family.rope_dim;
+    spec.experts = family.experts;
+    spec.experts_used = family.experts_used;
+    spec.expert_dim = family.expert_dim;
+    spec.shared_dim = family.shared_dim;
+    spec.rope_theta = family.rope_theta;
+    spec.attention_cap = family.attention_cap;
+    spec.logit_cap = family.logit_cap;
+    spec.rope_linear = family.linear;
     spec.yarn = family.yarn;
     spec.long_rope = family.long_rope;
   }

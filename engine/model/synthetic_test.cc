@@ -56,7 +56,12 @@ const std::map<std::string_view, std::string_view>& RecordedDigests() {
       {"tiny-untied-4x2-q4_k+q6_k", "0b5f9bd827b565fbf6c3ce0b6e91d4b3"},
       {"tiny-mistral-6x2-q8_0", "c60cb269be5fbe34cd2e1d8220dab556"},
       {"tiny-yarn-4x2-f16", "7c076d33490d00372347256e052a7a4d"},
-      {"tiny-phi3-4x1-f16", "6f2a46177b9ac1d007ab2ca335c8352a"},
+      {"tiny-fused-4x1-f16", "8012fdb436286d2c934cf7ef58457106"},
+      {"tiny-gemma2-5x1-q8_0", "64cc23a91889c18f740c8c05f27a527f"},
+      {"tiny-gemma3-3x1-f16", "2a90d0fbf8726d11bffd9f030533edd6"},
+      {"tiny-mixtral-4x2-q8_0", "8b1a3760f303328fa5dbf6ccd8ccc29f"},
+      {"tiny-qwen2moe-3x1-f16", "0b25b1c7b948f60c2efba79e901b5ff6"},
+      {"tiny-qwen3moe-4x1-q4_0", "062d199d14cb9cb3802e5ab4115f3d77"},
       {"smollm-135m", "2abcc273391309cc961e7a9bd10b867c"},
   };
   return digests;

@@ -95,6 +95,8 @@ void TeamKernels::GatePart(const Activations& x, const GatedProduct& product, in
   const auto group_begin = static_cast<int32_t>(range.begin);
   const auto group_end = static_cast<int32_t>(range.end);
   const Outputs outputs(gate, group_begin, group_end);
+  const auto bend =
+      product.activation == Activation::kGelu ? kernels_.gelu_gate : kernels_.silu_gate;
   int32_t begin = 0;  // equal blocks: a short last one would read the weights for a few tokens
   for (int32_t blocks = (x.tokens + kGateTokens - 1) / kGateTokens; blocks > 0; --blocks) {
     const int32_t end = begin + (x.tokens - begin + blocks - 1) / blocks;
@@ -104,7 +106,7 @@ void TeamKernels::GatePart(const Activations& x, const GatedProduct& product, in
     for (int32_t t = begin; t < end; ++t) {
       float* out = product.gate_rows[t] + outputs.begin;
       const int32_t count = outputs.end - outputs.begin;
-      kernels_.silu_gate(out, product.up_rows[t] + outputs.begin, count, out);
+      bend(out, product.up_rows[t] + outputs.begin, count, out);
       if (product.blocks == nullptr) continue;
       kernels_.quantize_activations(
           out, count, product.blocks + (int64_t{t} * gate.rows() + outputs.begin) / kBlock);

@@ -11,6 +11,7 @@
 
 #include "caches/aligned_buffer.h"
 #include "engine/kernels.h"
+#include "engine/model.h"
 #include "engine/thread_team.h"
 
 namespace lockstep {
@@ -24,13 +25,14 @@ struct Product {
   float scale = 1;                   // of y[t] before that
 };
 
-// out[t] = silu(gate x[t]) * (up x[t]), and the same rows quantized.
+// out[t] = activation(gate x[t]) * (up x[t]), and the same rows quantized.
 struct GatedProduct {
   const PackedMatrix* gate = nullptr;
   const PackedMatrix* up = nullptr;   // the same shape
   float* const* gate_rows = nullptr;  // out: one row [gate.rows] a token
   float* const* up_rows = nullptr;    // scratch of the same shape
   ActivationBlock* blocks = nullptr;  // [tokens, gate.rows / 32], or not wanted
+  Activation activation = Activation::kSilu;
 };
 
 // Queries [first, first + count) of a step, of one sequence, that read one view.

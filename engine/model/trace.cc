@@ -30,6 +30,8 @@ std::string_view StageName(Stage stage) {
       return "attn_out";
     case Stage::kFfnNorm:
       return "ffn_norm";
+    case Stage::kFfnRouter:
+      return "ffn_router";
     case Stage::kFfnHidden:
       return "ffn_hidden";
     case Stage::kFfnOut:

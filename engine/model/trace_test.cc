@@ -16,12 +16,14 @@ namespace {
 constexpr int32_t kStages = static_cast<int32_t>(Stage::kLogits) + 1;
 
 // (layer, stage) in order of computation for one internal step.
-std::vector<std::pair<int32_t, Stage>> ExpectedStages(int32_t layers, bool with_logits) {
+std::vector<std::pair<int32_t, Stage>> ExpectedStages(const ModelConfig& config, bool with_logits) {
+  const int32_t layers = config.num_layers;
   std::vector<std::pair<int32_t, Stage>> stages = {{-1, Stage::kEmbedding}};
   for (int32_t layer = 0; layer < layers; ++layer) {
     for (int32_t s = static_cast<int32_t>(Stage::kAttnNorm);
          s <= static_cast<int32_t>(Stage::kFfnOut); ++s) {
-      stages.emplace_back(layer, static_cast<Stage>(s));
+      const auto stage = static_cast<Stage>(s);
+      if (stage != Stage::kFfnRouter || config.num_experts > 0) stages.emplace_back(layer, stage);
     }
   }
   if (with_logits) {
@@ -51,7 +53,9 @@ int64_t ExpectedWidth(const ModelConfig& config, Stage stage) {
     case Stage::kCacheValue:
       return config.kv_dim();
     case Stage::kFfnHidden:
-      return config.ffn_dim;
+      return config.hidden_dim();
+    case Stage::kFfnRouter:
+      return config.num_experts + (config.shared_dim > 0 ? 1 : 0);
     case Stage::kLogits:
       return config.vocab_size;
   }
@@ -83,9 +87,9 @@ TEST_P(TraceOfTest, EachStageComesOnceALayerAndStepWithItsShape) {
   RecordingTrace trace;
   const auto logits = transformer.Forward(SomeTokens(config_, 7), Iota(0, 7), *cache, &trace);
   // Two internal steps, 4 and 3 tokens; logits belong to the last.
-  std::vector<std::pair<int32_t, Stage>> expected = ExpectedStages(config_.num_layers, false);
+  std::vector<std::pair<int32_t, Stage>> expected = ExpectedStages(config_, false);
   const size_t first_step = expected.size();
-  for (const auto& stage : ExpectedStages(config_.num_layers, true)) expected.push_back(stage);
+  for (const auto& stage : ExpectedStages(config_, true)) expected.push_back(stage);
   ASSERT_EQ(trace.entries().size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const RecordingTrace::Entry& entry = trace.entries()[i];

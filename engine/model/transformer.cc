@@ -161,6 +161,7 @@ class Transformer::Impl {
 
   void ReserveOnHost(int32_t rows, int32_t outputs, int32_t positions) {
     workspace_.ReserveTokens(rows);
+    runner_.ReserveExperts(rows);
     workspace_.ReserveOutputs(outputs);
     workspace_.ReservePositions(positions);
     runner_.ReserveVisible(positions);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "engine/model/test_support.h"
 #include "engine/thread_team.h"
@@ -41,9 +42,18 @@ TEST(WeightArenaDeathTest, RefusesMoreThanItHas) {
 std::vector<const std::byte*> MatricesInOrder(const Model& model) {
   std::vector<const std::byte*> begins;
   for (const LayerWeights& w : model.layers()) {
-    for (const auto* m : {&w.wq, &w.wk, &w.wv, &w.wo, &w.w_gate, &w.w_up, &w.w_down}) {
-      begins.push_back(m->data());
+    const auto add = [&](std::initializer_list<const PackedMatrix*> matrices) {
+      for (const PackedMatrix* m : matrices) begins.push_back(m->data());
+    };
+    add({&w.wq, &w.wk, &w.wv, &w.wo});
+    if (w.moe.experts.empty()) {
+      add({&w.w_gate, &w.w_up, &w.w_down});
+      continue;
     }
+    add({&w.moe.router});
+    for (const ExpertWeights& expert : w.moe.experts) add({&expert.gate, &expert.up, &expert.down});
+    const ExpertWeights& shared = w.moe.shared;
+    if (shared.gate.rows() > 0) add({&shared.gate, &shared.up, &shared.down});
   }
   begins.push_back(model.output().data());
   return begins;

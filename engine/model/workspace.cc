@@ -20,8 +20,10 @@ void Workspace::ReserveTokens(int32_t tokens) {
   key = RowBuffer(tokens, config_.kv_dim());
   value = RowBuffer(tokens, config_.kv_dim());
   attention = RowBuffer(tokens, config_.q_dim());
-  gate = RowBuffer(tokens, config_.ffn_dim);
-  up = RowBuffer(tokens, config_.ffn_dim);
+  // Experts have room of their own.
+  const int32_t ffn_dim = config_.num_experts > 0 ? 0 : config_.ffn_dim;
+  gate = RowBuffer(tokens, ffn_dim);
+  up = RowBuffer(tokens, ffn_dim);
   projected = RowBuffer(tokens, config_.dim);
   key_rows.resize(count);
   value_rows.resize(count);
@@ -29,7 +31,7 @@ void Workspace::ReserveTokens(int32_t tokens) {
   visible.resize(count);
   const int64_t widest = std::max(config_.dim, config_.q_dim());
   input = AlignedBuffer<ActivationBlock>(tokens * (widest / 32));
-  hidden = AlignedBuffer<ActivationBlock>(tokens * int64_t{config_.ffn_dim / 32});
+  hidden = AlignedBuffer<ActivationBlock>(tokens * int64_t{ffn_dim / 32});
   tokens_ = tokens;
 }
 
@@ -63,6 +65,7 @@ void Workspace::ReserveAdapters(int32_t tokens, int32_t rank) {
 void Workspace::ReservePositions(int32_t positions_needed) {
   if (positions_needed <= positions_) return;
   rope_.emplace(config_.rope, positions_needed);
+  if (config_.local_rope) local_rope_.emplace(*config_.local_rope, positions_needed);
   positions_ = positions_needed;
 }
 

@@ -43,7 +43,10 @@ class Workspace {
   // Room for the angles of positions below `positions`.
   void ReservePositions(int32_t positions);
 
-  const RopeTable& rope() const { return *rope_; }
+  // The angles of that layer.
+  const RopeTable& rope(int32_t layer) const {
+    return local_rope_ && config_.is_local(layer) ? *local_rope_ : *rope_;
+  }
 
   // One row a token.
   RowBuffer residual;   // [tokens, dim]
@@ -84,6 +87,7 @@ class Workspace {
   int32_t outputs_ = 0;
   int32_t logits_ = 0;
   std::optional<RopeTable> rope_;
+  std::optional<RopeTable> local_rope_;  // where local layers have their own
 };
 
 }  // namespace lockstep

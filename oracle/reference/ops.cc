@@ -77,6 +77,14 @@ std::pair<double, double> DotCodes(GgmlType type, const double* w, const double*
 
 }  // namespace
 
+Rows ByPosition(const Rows& x, std::span<const int64_t> positions) {
+  Rows all(positions.back() + 1, x.width);
+  for (int64_t t = 0; t < x.n; ++t) {
+    std::copy_n(x.row(t), x.width, all.row(positions[static_cast<size_t>(t)]));
+  }
+  return all;
+}
+
 Rows Exact(Rows rows) {
   std::ranges::fill(rows.bounds, 0.0);
   return rows;
@@ -97,6 +105,41 @@ Rows RmsNorm(const Rows& x, const std::vector<double>& weight, double eps) {
       const double value = in[i] * r * weight[static_cast<size_t>(i)];
       y.values[static_cast<size_t>(begin + i)] = value;
       y.bounds[static_cast<size_t>(begin + i)] = relative * std::fabs(value) + kTiny;
+    }
+  }
+  return y;
+}
+
+Rows RmsNormEpsOutside(const Rows& x, const std::vector<double>& weight, double eps) {
+  // 1 / (sqrt(m) + eps) is 1 / sqrt(m + (2 sqrt(m) + eps) eps): another eps for each row.
+  Rows y = RmsNorm(x, weight, 0);
+  for (int64_t t = 0; t < x.n; ++t) {
+    double sum = 0;
+    for (int64_t i = 0; i < x.width; ++i) sum += x.row(t)[i] * x.row(t)[i];
+    const double root = std::sqrt(sum / static_cast<double>(x.width));
+    for (int64_t i = 0; i < x.width; ++i) y.row(t)[i] *= root / (root + eps);
+  }
+  return y;
+}
+
+Rows RmsNormOf(const Rows& x, const std::vector<double>& weight, double eps) {
+  Rows y = RmsNorm(x, weight, eps);
+  const auto n = static_cast<int64_t>(weight.size());
+  for (int64_t begin = 0; begin < x.n * x.width; begin += n) {
+    const double* in = x.values.data() + begin;
+    const double* bounds = x.bounds.data() + begin;
+    double sum = 0, change = 0;  // of squares, and how far the bounds may move half of it
+    for (int64_t i = 0; i < n; ++i) {
+      sum += in[i] * in[i];
+      change += std::fabs(in[i]) * bounds[i];
+    }
+    const double mean = sum / static_cast<double>(n) + eps;
+    const double r = 1 / std::sqrt(mean);
+    const double relative = change / static_cast<double>(n) / mean;
+    for (int64_t i = 0; i < n; ++i) {
+      y.bounds[static_cast<size_t>(begin + i)] += (bounds[i] + std::fabs(in[i]) * relative) * r *
+                                                  std::fabs(weight[static_cast<size_t>(i)]) *
+                                                  kSecondOrder;
     }
   }
   return y;
@@ -247,7 +290,7 @@ struct Softmax {
 Softmax SoftmaxOf(const AttentionInput& input, const double* q, const Rows& keys, int64_t offset,
                   int64_t from, int64_t visible) {
   Softmax softmax;
-  std::vector<double> magnitudes;
+  std::vector<double> errors;  // of the scores, in units
   for (int64_t p = from; p < visible; ++p) {
     const double* k = keys.row(p) + offset;
     double dot = 0, magnitude = 0;
@@ -255,16 +298,23 @@ Softmax SoftmaxOf(const AttentionInput& input, const double* q, const Rows& keys
       dot += q[d] * k[d];
       magnitude += std::fabs(q[d] * k[d]);
     }
-    softmax.weights.push_back(dot * input.scale);
-    magnitudes.push_back(magnitude * input.scale);
+    double score = dot * input.scale;
+    double error = (Tree16Depth(input.head_dim) + 3) * magnitude * input.scale;
+    if (input.cap != 0) {
+      error += std::fabs(score);  // the division; tanh is no steeper than 1
+      score = input.cap * std::tanh(score / input.cap);
+      error += 5 * std::fabs(score);  // tanh (2 ulp) and the product
+    }
+    softmax.weights.push_back(score);
+    errors.push_back(error);
   }
   const double top = *std::ranges::max_element(softmax.weights);
   double sum = 0;
   for (size_t p = 0; p < softmax.weights.size(); ++p) {
     const double below = softmax.weights[p] - top;
-    // The dot product, the rounded scale and its product; the subtraction; the exponential (1 ulp).
-    const double score = (Tree16Depth(input.head_dim) + 3) * magnitudes[p];
-    softmax.errors.push_back((score + std::fabs(below) + 2) * kUnit);
+    // The dot product, the rounded scale and its product, the cap; the subtraction; the exponential
+    // (1 ulp).
+    softmax.errors.push_back((errors[p] + std::fabs(below) + 2) * kUnit);
     softmax.weights[p] = std::exp(below);
     sum += softmax.weights[p];
   }
@@ -319,6 +369,38 @@ Rows SwiGlu(const Rows& gate, const Rows& up) {
                    std::fabs(silu) * up.bounds[i] + 6 * kUnit * std::fabs(y.values[i])) *
                       kSecondOrder +
                   kTiny * (1 + std::fabs(up.values[i]));
+  }
+  return y;
+}
+
+Rows GeGlu(const Rows& gate, const Rows& up) {
+  Rows y(gate.n, gate.width);
+  constexpr double kSteepest = 1.13;  // |d gelu(g) / dg| stays below
+  const double root = std::sqrt(2 / std::numbers::pi);
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const double g = gate.values[i];
+    const double inner = root * (g + 0.044715 * g * g * g);
+    const double gelu = 0.5 * g * (1 + std::tanh(inner));
+    y.values[i] = gelu * up.values[i];
+    // The inner sum in five roundings, which bend the sigmoid by as much as it is not 1; the
+    // exponential (1 ulp), the sum, the division, the product.
+    const double bent = 1 - 0.5 * (1 + std::tanh(inner));
+    const double relative = (5 * std::fabs(2 * inner) * bent + 6) * kUnit;
+    y.bounds[i] = (kSteepest * gate.bounds[i] * std::fabs(up.values[i]) +
+                   std::fabs(gelu) * up.bounds[i] + relative * std::fabs(y.values[i])) *
+                      kSecondOrder +
+                  kTiny * (1 + std::fabs(up.values[i]));
+  }
+  return y;
+}
+
+Rows Capped(double cap, Rows y) {
+  if (cap == 0) return y;
+  for (size_t i = 0; i < y.values.size(); ++i) {
+    const double before = std::fabs(y.values[i]);
+    y.values[i] = cap * std::tanh(y.values[i] / cap);
+    // The division; tanh (2 ulp) and the product.
+    y.bounds[i] += (before + 5 * std::fabs(y.values[i])) * kUnit * kSecondOrder;
   }
   return y;
 }

@@ -33,11 +33,20 @@ struct Rows {
   const double* bound(int64_t i) const { return bounds.data() + i * width; }
 };
 
+// The rows of a step where they belong, zeros between them.
+Rows ByPosition(const Rows& x, std::span<const int64_t> positions);
+
 // The same numbers, taken as exact from here on.
 Rows Exact(Rows rows);
 
 // y = x / sqrt(mean(x^2) + eps) * weight over each run of weight.size() elements: a row, or a head.
 Rows RmsNorm(const Rows& x, const std::vector<double>& weight, double eps);
+
+// A mistake: eps outside the root, x / (sqrt(mean(x^2)) + eps) * weight. Of whole rows.
+Rows RmsNormEpsOutside(const Rows& x, const std::vector<double>& weight, double eps);
+
+// RmsNorm of rows that are not exact, carrying their bounds on.
+Rows RmsNormOf(const Rows& x, const std::vector<double>& weight, double eps);
 
 // How activations are rounded to 8 bits before they meet quantized weights.
 enum class Codes { kNone, kNearest, kTruncated };
@@ -79,6 +88,7 @@ struct AttentionInput {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   double scale = 0;              // of the dot products
+  double cap = 0;                // of the scores: cap * tanh(score / cap); 0: none
   bool head_modulo = false;      // query head h reads KV head h mod kv_heads
   int64_t window = 0;            // a query sees the last so many of its rows; 0: all
   std::vector<int64_t> visible;  // by query: it sees rows [0, visible)
@@ -90,6 +100,12 @@ Rows Attention(const AttentionInput& input, const Rows& query, const Rows& keys,
 
 // silu(gate) * up, carrying bounds on.
 Rows SwiGlu(const Rows& gate, const Rows& up);
+
+// gelu(gate) * up, with GELU's tanh approximation, https://arxiv.org/abs/1606.08415.
+Rows GeGlu(const Rows& gate, const Rows& up);
+
+// cap * tanh(y / cap), carrying bounds on; y itself where the cap is 0.
+Rows Capped(double cap, Rows y);
 
 }  // namespace lockstep::oracle
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "caches/check.h"
@@ -70,14 +72,23 @@ std::vector<double> OptionalVector(const GgufFile& file, const std::string& name
 // What a family does that no key of the file says: each in the words of its own description, and
 // not of the engine's table.
 void SetFamily(const std::string& path, const std::string& architecture, Hyperparameters* hp) {
+  hp->normalize_experts = architecture == "llama" || architecture == "qwen3moe";
   if (architecture == "llama" || architecture == "granite") return;
-  if (architecture == "qwen2" || architecture == "qwen3") {
+  if (architecture == "qwen2" || architecture == "qwen3" || architecture == "qwen2moe" ||
+      architecture == "qwen3moe") {
     hp->rope_halves = true;
     return;
   }
   if (architecture == "phi3") {
     hp->rope_halves = true;
     hp->fused = true;
+    return;
+  }
+  if (architecture == "gemma2" || architecture == "gemma3") {
+    hp->rope_halves = true;
+    hp->gemma = true;
+    hp->global_interval = architecture == "gemma2" ? 2 : 6;
+    hp->local_theta = architecture == "gemma2" ? 0 : 10000;
     return;
   }
   if (architecture == "smollm3") {
@@ -100,6 +111,24 @@ std::vector<double> RopeFactors(const GgufFile& file, const std::string& archite
       file.RequireInt(architecture + ".rope.scaling.original_context_length", 1, kAny);
   return Vector(file, longer ? "rope_factors_long.weight" : "rope_factors_short.weight",
                 hp.rope_dim / 2);
+}
+
+// Gemma divides scores by the root of query_pre_attn_scalar, which is the head's width but in the
+// 27B sizes (144 of Gemma 2's heads of 128, 168 of Gemma 3's).
+void SetGemma(const GgufFile& file, const std::string& architecture, Hyperparameters* hp) {
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  const bool second = architecture == "gemma2";
+  hp->embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(hp->dim)));
+  if (hp->layers == (second ? 46 : 62)) {
+    hp->attention_scale = 1 / std::sqrt(static_cast<double>(hp->dim / hp->heads));
+  }
+  hp->global_interval =
+      file.FindInt(key("attention.sliding_window_pattern"), 1, kAny).value_or(hp->global_interval);
+  hp->local_theta = file.FindFloat(key("rope.freq_base_swa")).value_or(hp->local_theta);
+  if (!second) return;
+  hp->window = file.FindInt(key("attention.sliding_window"), 0, kAny).value_or(4096);
+  hp->attention_cap = file.FindFloat(key("attn_logit_softcapping")).value_or(50);
+  hp->logit_cap = file.FindFloat(key("final_logit_softcapping")).value_or(30);
 }
 
 Hyperparameters ReadHyperparameters(const GgufFile& file) {
@@ -137,12 +166,43 @@ Hyperparameters ReadHyperparameters(const GgufFile& file) {
   hp.residual_scale = number("residual_scale", 1);
   hp.logit_scale = number("logit_scale", 1);
   hp.attention_scale = number("attention.scale", 0);
+  const auto count = [&](const char* name, int64_t otherwise) {
+    return file.FindInt(key(name), 0, kAny).value_or(otherwise);
+  };
+  hp.experts = count("expert_count", 0);
+  hp.experts_used = count("expert_used_count", 0);
+  hp.expert_dim = count("expert_feed_forward_length", hp.ffn_dim);
+  hp.shared_dim = count("expert_shared_feed_forward_length", 0);
+  if (hp.gemma) SetGemma(file, architecture, &hp);
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     throw Error({file.path(), "there is no matrix 'token_embd.weight'", "the model is incomplete"});
   }
   hp.vocab = embedding->shape[1];
   return hp;
+}
+
+void ReadExperts(const GgufFile& file, const Hyperparameters& hp, int64_t layer, LayerTensors* t) {
+  const auto name = [&](const char* part) {
+    return fmt::format("blk.{}.ffn_{}.weight", layer, part);
+  };
+  t->router = Matrix(file, name("gate_inp"), hp.experts, hp.dim);
+  const auto stack = [&](const char* part, int64_t rows, int64_t cols) {
+    return Matrix::Stacked(file, name(part), hp.experts, rows, cols);
+  };
+  const Matrix gates = stack("gate_exps", hp.expert_dim, hp.dim);
+  const Matrix ups = stack("up_exps", hp.expert_dim, hp.dim);
+  const Matrix downs = stack("down_exps", hp.dim, hp.expert_dim);
+  for (int64_t expert = 0; expert < hp.experts; ++expert) {
+    t->experts.push_back({gates.Part(expert * hp.expert_dim, hp.expert_dim),
+                          ups.Part(expert * hp.expert_dim, hp.expert_dim),
+                          downs.Part(expert * hp.dim, hp.dim)});
+  }
+  if (hp.shared_dim == 0) return;
+  t->shared_router = Matrix::Stacked(file, name("gate_inp_shexp"), 0, 1, hp.dim);
+  t->shared = {Matrix(file, name("gate_shexp"), hp.shared_dim, hp.dim),
+               Matrix(file, name("up_shexp"), hp.shared_dim, hp.dim),
+               Matrix(file, name("down_shexp"), hp.dim, hp.shared_dim)};
 }
 
 LayerTensors ReadLayer(const GgufFile& file, const Hyperparameters& hp, int64_t layer) {
@@ -152,6 +212,7 @@ LayerTensors ReadLayer(const GgufFile& file, const Hyperparameters& hp, int64_t 
   LayerTensors t;
   t.attn_norm = Vector(file, name("attn_norm.weight"), hp.dim);
   t.ffn_norm = Vector(file, name("ffn_norm.weight"), hp.dim);
+  if (hp.experts > 0) ReadExperts(file, hp, layer, &t);
   if (hp.fused) {
     const Matrix qkv(file, name("attn_qkv.weight"), q_dim + 2 * kv_dim, hp.dim);
     t.q = qkv.Part(0, q_dim);
@@ -164,11 +225,15 @@ LayerTensors ReadLayer(const GgufFile& file, const Hyperparameters& hp, int64_t 
     t.q = Matrix(file, name("attn_q.weight"), q_dim, hp.dim);
     t.k = Matrix(file, name("attn_k.weight"), kv_dim, hp.dim);
     t.v = Matrix(file, name("attn_v.weight"), kv_dim, hp.dim);
-    t.gate = Matrix(file, name("ffn_gate.weight"), hp.ffn_dim, hp.dim);
-    t.up = Matrix(file, name("ffn_up.weight"), hp.ffn_dim, hp.dim);
+    if (hp.experts == 0) {
+      t.gate = Matrix(file, name("ffn_gate.weight"), hp.ffn_dim, hp.dim);
+      t.up = Matrix(file, name("ffn_up.weight"), hp.ffn_dim, hp.dim);
+    }
   }
   t.out = Matrix(file, name("attn_output.weight"), hp.dim, q_dim);
-  t.down = Matrix(file, name("ffn_down.weight"), hp.dim, hp.ffn_dim);
+  if (hp.experts == 0) t.down = Matrix(file, name("ffn_down.weight"), hp.dim, hp.ffn_dim);
+  t.post_attn_norm = OptionalVector(file, name("post_attention_norm.weight"), hp.dim);
+  t.post_ffn_norm = OptionalVector(file, name("post_ffw_norm.weight"), hp.dim);
   t.q_bias = OptionalVector(file, name("attn_q.bias"), q_dim);
   t.k_bias = OptionalVector(file, name("attn_k.bias"), kv_dim);
   t.v_bias = OptionalVector(file, name("attn_v.bias"), kv_dim);
@@ -205,6 +270,19 @@ Matrix::Matrix(const GgufFile& file, const std::string& name, int64_t rows, int6
   const GgufTensor& tensor = file.RequireTensor(name, shape);
   type_ = tensor.type;
   data_ = tensor.data;
+}
+
+Matrix Matrix::Stacked(const GgufFile& file, const std::string& name, int64_t count, int64_t rows,
+                       int64_t cols) {
+  std::vector<int64_t> shape = {cols};
+  if (count > 0) shape = {cols, rows, count};
+  const GgufTensor& tensor = file.RequireTensor(name, shape);
+  Matrix matrix;
+  matrix.type_ = tensor.type;
+  matrix.rows_ = std::max<int64_t>(count, 1) * rows;
+  matrix.cols_ = cols;
+  matrix.data_ = tensor.data;
+  return matrix;
 }
 
 Matrix Matrix::Part(int64_t first, int64_t count) const {

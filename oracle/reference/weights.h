@@ -19,6 +19,11 @@ class Matrix {
   Matrix() = default;
   Matrix(const GgufFile& file, const std::string& name, int64_t rows, int64_t cols);
 
+  // `count` matrices [rows, cols] of one tensor, one below the other; with a count of 0 a tensor of
+  // one dimension, which is a row.
+  static Matrix Stacked(const GgufFile& file, const std::string& name, int64_t count, int64_t rows,
+                        int64_t cols);
+
   // Rows [first, first + count) of it.
   Matrix Part(int64_t first, int64_t count) const;
 
@@ -65,18 +70,32 @@ struct Hyperparameters {
   bool rope_halves = false;      // pairs (i, i + rope_dim / 2)
   int64_t no_rope_interval = 0;  // every so-manieth layer is not rotated; 0: all are
   int64_t window = 0;            // rows that a query sees at most; 0: all
-  double eps = 0;                // as binary32, and so are these:
+  int64_t global_interval = 0;   // every so-manieth layer sees all rows; 0: none
+  double local_theta = 0;        // of the others, unscaled; 0: as all
+  int64_t experts = 0, experts_used = 0, expert_dim = 0, shared_dim = 0;  // 0: none
+  bool normalize_experts = false;
+  bool gemma = false;  // GELU, scaled embeddings
+  double attention_cap = 0, logit_cap = 0;
+  double eps = 0;  // as binary32, and so are these:
   double embedding_scale = 1;
   double residual_scale = 1;
   double logit_scale = 1;      // the logits are divided by it
   double attention_scale = 0;  // of the dot products; 0: 1 / sqrt(head_dim)
 };
 
+struct ExpertTensors {
+  Matrix gate, up, down;
+};
+
 struct LayerTensors {
   std::vector<double> attn_norm, ffn_norm;  // [dim]
   Matrix q, k, v, out, gate, up, down;
-  std::vector<double> q_bias, k_bias, v_bias;  // or empty
-  std::vector<double> q_norm, k_norm;          // [head_dim], or empty
+  Matrix router, shared_router;  // [experts, dim], [1, dim], of a mixture of experts
+  std::vector<ExpertTensors> experts;
+  ExpertTensors shared;
+  std::vector<double> q_bias, k_bias, v_bias;         // or empty
+  std::vector<double> q_norm, k_norm;                 // [head_dim], or empty
+  std::vector<double> post_attn_norm, post_ffn_norm;  // [dim], or empty
 };
 
 struct Weights {
