@@ -25,6 +25,7 @@ class Execution {
                                 .device = side.device,
                                 .device_layers = side.rule.device_layers}),
         step_rows_(std::min(options.max_step_tokens, side.cache->max_step_rows())) {
+    engine_.SetAdapters(options.adapters);
     LS_CHECK(inner_.current_length() == 0, "the cache holds {} rows", inner_.current_length());
   }
 

@@ -61,6 +61,7 @@ class Verification {
     driver_.kernels = options.kernels;
     driver_.prompt = options.prompt;
     driver_.decode_steps = options.decode_steps;
+    driver_.adapters = options.adapters;
     driver_.redo_steps = std::min(kRedoSteps, options.decode_steps);
   }
 
@@ -158,7 +159,9 @@ class Verification {
     CacheOptions cache = {.geometry = geometry_, .sequences = 1};
     if (kind.device_layers > 0) {
       cache.device = options_.device.empty() ? NewDefaultDevice() : MakeDevice(options_.device);
-      if (!options_.device.empty() && options_.plant.empty()) place.device = cache.device;
+      const bool on_device =
+          !options_.device.empty() && options_.plant.empty() && options_.adapters.empty();
+      if (on_device) place.device = cache.device;
     }
     place.cache = kind.make(cache);
     place.rule = RuleOf(kind);

@@ -27,6 +27,7 @@ struct VerifyOptions {
   // side has one of its own. At most so many layers run on it.
   std::string device;
   int32_t device_layers = INT32_MAX;
+  std::vector<AppliedAdapter> adapters = {};  // of all sides, which then run on the host
   std::string plant;  // a fault of faulty_cache.h planted into the direct side
   std::function<void(const std::string& text)> on_progress;  // may be empty
 };

@@ -50,7 +50,8 @@ TEST(DecodingTest, DrawsRepeatByTheirSeed) {
 }
 
 TEST(DecodingTest, ARunNamesTheCommandThatRepeatsIt) {
-  const ProcessResult result = RunTiny({"--temperature", "0.8", "--sample-seed", "3", "--stop", "a b"});
+  const ProcessResult result =
+      RunTiny({"--temperature", "0.8", "--sample-seed", "3", "--stop", "a b"});
   EXPECT_THAT(result.err,
               HasSubstr("repeat: lockstep run --synthetic tiny-gqa-9x3-q8_0 --seed 1 --temperature "
                         "0.8 --sample-seed 3 --stop 'a b' --prompt 'Once upon a time' -n 16"));
@@ -63,7 +64,8 @@ TEST(DecodingTest, ForbiddenAndPenalisedTokensStayAway) {
   for (const json& token : forbidden["tokens"]) EXPECT_NE(token, first);
   const json once = RunJson({"--presence-penalty", "1000", "--penalty-tokens", "-1"});
   std::set<int> seen;
-  for (const json& token : once["tokens"]) EXPECT_TRUE(seen.insert(token.get<int>()).second) << token;
+  for (const json& token : once["tokens"])
+    EXPECT_TRUE(seen.insert(token.get<int>()).second) << token;
 }
 
 TEST(DecodingTest, TextEndsBeforeAStop) {
@@ -148,6 +150,18 @@ TEST(DecodingTest, AdaptersComeFromFiles) {
   EXPECT_NE(RunJson({"--lora", file, "--lora", file})["digest"], adapted["digest"]);
   EXPECT_EQ(RunJson({"--lora", file, "--cache", "paged/4", "--threads", "3"})["digest"],
             adapted["digest"]);
+  // Every cache, on both write paths, with them.
+  const auto verified = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"verify", "--synthetic", "tiny-gqa-9x3-q8_0", "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    const ProcessResult result = RunLockstepCommand(args);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out);
+  };
+  const json bare = verified({}), with = verified({"--lora", file + "=0.5"});
+  EXPECT_EQ(with["cells"].size(), bare["cells"].size());
+  EXPECT_NE(with["cells"][0], bare["cells"][0]);
+  EXPECT_EQ(RunLockstepCommand({"verify", "--matrix", "--lora", file}).exit_code, 2);
   const ProcessResult other = RunLockstepCommand(
       {"run", "--synthetic", "tiny-mha-4x4-f32", "--prompt", "x", "--lora", file});
   EXPECT_EQ(other.exit_code, 2);

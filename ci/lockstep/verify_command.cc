@@ -12,6 +12,7 @@
 #include "caches/error.h"
 #include "caches/registry.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/decoding_flags.h"
 #include "ci/lockstep/matrix_command.h"
 #include "ci/lockstep/model_source.h"
 #include "ci/lockstep/progress_line.h"
@@ -39,6 +40,7 @@ struct VerifyFlags {
   std::string device;
   int32_t gpu_layers = INT32_MAX;
   std::string plant;
+  AdapterFlags adapters;
   bool json = false;
   MatrixFlags matrix;  // what only --matrix has
 
@@ -50,6 +52,7 @@ struct VerifyFlags {
     if (!isa.empty()) line += " --isa " + ShellWord(isa);
     if (!device.empty()) line += " --device " + ShellWord(device);
     if (gpu_layers != INT32_MAX) line += fmt::format(" --gpu-layers {}", gpu_layers);
+    line += adapters.CommandLine();
     if (!plant.empty()) line += " --plant " + ShellWord(plant);
     return line;
   }
@@ -220,6 +223,9 @@ ExitCode RunMatrixOf(const VerifyFlags& flags) {
   if (!flags.plant.empty()) {
     throw Error({"--plant", "the matrix has controls instead", "give --control"});
   }
+  if (!flags.adapters.files.empty()) {
+    throw Error({"--lora", "the matrix runs models as they are", "leave one of them out"});
+  }
   MatrixFlags matrix = flags.matrix;
   matrix.source = flags.source;
   if (flags.prompt != kDefaultPrompt) matrix.prompt = flags.prompt;  // else tokens of its own
@@ -249,6 +255,7 @@ ExitCode RunVerify(VerifyFlags flags) {
   options.device = flags.device;
   options.device_layers = flags.gpu_layers;
   options.plant = flags.plant;
+  options.adapters = flags.adapters.Load(loaded.model->config());
   // The first step says that everything given could be used: the heading comes then, so that a
   // refusal leaves standard output empty.
   ProgressLine line;
@@ -289,6 +296,7 @@ Command VerifyCommand() {
           {"--plant", "FAULT", "a fault to plant into the direct side, to see it found",
            &values->plant},
           {"--json", "", "one JSON object on standard output", &values->json},
+          values->adapters.AsFlag(),
       });
   const std::vector<Flag> matrix = values->matrix.Flags();
   flags.insert(flags.end(), matrix.begin(), matrix.end());
