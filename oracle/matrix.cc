@@ -74,6 +74,7 @@ class Matrix {
  private:
   MatrixRow RunAxis(const MatrixAxisInfo& info) {
     MatrixRow row{.axis = &info};
+    unsupported_.clear();
     const bool planted = options_.planted != nullptr && options_.planted->axis == info.axis;
     const std::vector<CellPlan> plans = PlanAxis(info.axis, options_);
     for (const CellPlan& plan : plans) {
@@ -130,6 +131,11 @@ class Matrix {
                                                             : std::move(made);
     };
     const RunOutcome run = runners_[model].Run(make, table, plan.variation, reference.decoded);
+    if (!run.unsupported.empty()) {
+      unsupported_ = run.unsupported;
+      if (cell->verdict == Verdict::kNotAvailable) cell->detail = unsupported_;
+      return;
+    }
     for (const Digest& logits : run.logits) AddDigest(logits, digest);
     AddDigest(run.rows, digest);
     AddDigest(run.storage, digest);
@@ -198,8 +204,9 @@ class Matrix {
     if (row->control_caught) return;
     for (MatrixCell& cell : row->cells) {
       if (cell.verdict != Verdict::kEqual) continue;
-      cell.verdict = Verdict::kUnproved;
-      cell.detail = row->control_detail;
+      // A control that could not run either has proved nothing, and nothing is amiss.
+      cell.verdict = unsupported_.empty() ? Verdict::kUnproved : Verdict::kNotAvailable;
+      cell.detail = unsupported_.empty() ? row->control_detail : unsupported_;
     }
   }
 
@@ -273,6 +280,7 @@ class Matrix {
   const MatrixOptions& options_;
   std::vector<MatrixRunner> runners_;
   std::map<std::tuple<size_t, std::string_view, RowSemantics>, Reference> references_;
+  std::string unsupported_;  // why a run of this axis had no kernels, where one had none
   MatrixResult result_;
 };
 

@@ -96,6 +96,40 @@ TEST(MatrixTest, EveryAxisIsEqualAndProved) {
   }
 }
 
+// Whatever its family does, each axis has a control that it shows.
+TEST(MatrixTest, EveryFamilyIsProvedOnEveryAxisOfTheHost) {
+  for (const char* preset : {"tiny-mistral-6x2-q8_0", "tiny-fused-4x1-f16", "tiny-gemma2-5x1-q8_0",
+                             "tiny-gemma3-3x1-f16", "tiny-qwen2moe-3x1-f16"}) {
+    MatrixOptions options = TestOptions();
+    options.models = {SmallModel(preset, 21)};
+    options.caches = {ParseCacheSpec("simple"), ParseCacheSpec("paged/4")};
+    options.axes = {MatrixAxis::kWritePath, MatrixAxis::kChunking, MatrixAxis::kBatch,
+                    MatrixAxis::kThreads,   MatrixAxis::kIsa,      MatrixAxis::kRollback};
+    const MatrixResult result = RunMatrix(options);
+    EXPECT_EQ(result.outcome, MatrixOutcome::kEqual) << preset << ": " << result.verdict;
+    for (const MatrixRow& row : result.rows) {
+      EXPECT_TRUE(row.control_caught) << preset << ", " << row.axis->name;
+    }
+  }
+}
+
+// That a device has no kernels for a model is no difference, and proves nothing either.
+TEST(MatrixTest, AModelWithoutKernelsOnTheDeviceIsNotAvailableThere) {
+  MatrixOptions options = TestOptions();
+  options.models = {SmallModel("tiny-mistral-6x2-q8_0", 21)};
+  options.axes = {MatrixAxis::kDevice};
+  const MatrixResult alone = RunMatrix(options);
+  for (const MatrixCell& cell : alone.rows[0].cells) {
+    EXPECT_EQ(cell.verdict, Verdict::kNotAvailable) << cell.value;
+    if (cell.value == "cuda") continue;  // a machine may have none
+    EXPECT_THAT(cell.detail, HasSubstr("sliding windows"));
+  }
+  options.models.push_back(TestModel());
+  const MatrixResult both = RunMatrix(options);
+  EXPECT_EQ(both.outcome, MatrixOutcome::kEqual) << both.verdict;
+  EXPECT_TRUE(both.rows[0].control_caught);
+}
+
 TEST(MatrixTest, CellsOfTheSameRunsHaveTheSameDigest) {
   MatrixOptions options = TestOptions();
   options.axes = {MatrixAxis::kChunking, MatrixAxis::kFork};

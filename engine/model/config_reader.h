@@ -70,6 +70,7 @@ class ConfigReader {
   void ReadScaling();
   void ReadLinear(std::string_view name);
   void ReadYarn();
+  void CheckYarn(const RopeFrequencies& rope, std::string_view base) const;
   void ReadLongRope();
 
   const GgufFile& file_;

@@ -80,6 +80,12 @@ TEST(FamilyTest, GemmasKeysHaveDefaultsAndBounds) {
   EXPECT_EQ(other.window_of(1), 4096);
   EXPECT_EQ(other.window_of(2), 0);
   EXPECT_EQ(other.rope_of(1).theta, 500.0);
+  image.metadata["gemma2.rope.freq_base_swa"] = 1.0;
+  image.metadata["gemma2.rope.scaling.type"] = "yarn";
+  image.metadata["gemma2.rope.scaling.factor"] = 4.0;
+  image.metadata["gemma2.rope.scaling.original_context_length"] = uint64_t{64};
+  EXPECT_THAT(LoadError(image), HasSubstr("gemma2.rope.freq_base_swa"));
+  image = Image("tiny-gemma2-5x1-q8_0");
   image.metadata["gemma2.attn_logit_softcapping"] = 0.0;
   EXPECT_THAT(LoadError(image), HasSubstr("gemma2.attn_logit_softcapping"));
   image = Image("tiny-gemma2-5x1-q8_0");
@@ -244,6 +250,7 @@ TEST(FamilyTest, ExpertsAreReadAndAsked) {
            {"tiny-mixtral-4x2-q8_0", "llama.expert_used_count", uint64_t{6}},
            {"tiny-mixtral-4x2-q8_0", "llama.expert_used_count", uint64_t{0}},
            {"tiny-mixtral-4x2-q8_0", "llama.expert_shared_feed_forward_length", uint64_t{32}},
+           {"tiny-mixtral-4x2-q8_0", "llama.expert_feed_forward_length", uint64_t{1} << 24},
            {"tiny-mixtral-4x2-q8_0", "llama.expert_gating_func", uint64_t{2}},
            {"tiny-mixtral-4x2-q8_0", "llama.expert_weights_norm", false},
            {"tiny-mixtral-4x2-q8_0", "llama.expert_weights_scale", 2.5},

@@ -183,6 +183,7 @@ void ConfigReader::ReadLocalLayers() {
       architecture_->local_theta != 0 ? architecture_->local_theta : config_.rope.theta;
   config_.local_rope = config_.rope;
   config_.local_rope->theta = FindInRange(name, 1.0, 1e15, otherwise);
+  CheckYarn(*config_.local_rope, name);
   if (architecture_->local_theta != 0) {
     config_.local_rope->linear = 1;
     config_.local_rope->yarn.reset();
@@ -197,6 +198,12 @@ void ConfigReader::ReadExperts() {
   config_.experts_used = RequireCount("expert_used_count", config_.num_experts);
   config_.expert_dim = FindCount("expert_feed_forward_length", 1, kMaxDim, config_.ffn_dim);
   config_.normalize_experts = architecture_->normalize_experts;
+  if (int64_t{config_.experts_used} * config_.expert_dim > kMaxDim) {
+    Refuse(Key("expert_feed_forward_length"),
+           fmt::format("{} experts of {} elements are too wide", config_.experts_used,
+                       config_.expert_dim),
+           "");
+  }
   if (architecture_->has_shared_expert) {
     config_.shared_dim = RequireCount("expert_shared_feed_forward_length", kMaxDim);
   } else if (FindCount("expert_shared_feed_forward_length", 0, kMaxDim, 0) != 0) {

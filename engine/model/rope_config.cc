@@ -64,6 +64,11 @@ void ConfigReader::ReadLinear(std::string_view name) {
   config_.rope.linear = FindInRange(name, 1.0, 1e6, {});
 }
 
+void ConfigReader::CheckYarn(const RopeFrequencies& rope, std::string_view base) const {
+  if (!rope.yarn || rope.theta > 1.0) return;
+  Refuse(Key(base), "with a base of 1 all pairs turn alike: YaRN has none to tell", "");
+}
+
 void ConfigReader::ReadYarn() {
   scaling_keys_ = kYarnKeys;
   RopeFrequencies& rope = config_.rope;
@@ -78,10 +83,7 @@ void ConfigReader::ReadYarn() {
     Refuse(Key("rope.scaling.type"), fmt::format("YaRN and tensor '{}' stand together", tensor),
            "use a model that has one of them");
   }
-  if (rope.theta <= 1.0) {
-    Refuse(Key("rope.freq_base"), "with a base of 1 all pairs turn alike: YaRN has none to tell",
-           "");
-  }
+  CheckYarn(rope, "rope.freq_base");
 }
 
 // Which of the two tensors is meant depends on the context that the model is run with: here the

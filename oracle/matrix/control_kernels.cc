@@ -105,14 +105,15 @@ void ProcessMatmul(const PackedMatrix& w, const Activations& x, int32_t group_be
                                (static_cast<uint32_t>(getpid()) & 0xffffu));
 }
 
-// Rotation with two roundings where one is defined.
+// Rotation with two roundings where one is defined, of either pairing.
+template <bool kHalves>
 void UnfusedRope(float* x, int32_t num_heads, int32_t head_dim, int32_t rope_dim, const float* cos,
                  const float* sin) {
   for (int32_t head = 0; head < num_heads; ++head) {
     float* row = x + int64_t{head} * head_dim;
     for (int32_t i = 0; i < rope_dim / 2; ++i) {
-      float& first = row[int64_t{i} * 2];
-      float& second = row[int64_t{i} * 2 + 1];
+      float& first = row[kHalves ? i : int64_t{i} * 2];
+      float& second = row[kHalves ? i + rope_dim / 2 : int64_t{i} * 2 + 1];
       const float a = first;
       const float b = second;
       first = a * cos[i] - b * sin[i];
@@ -228,7 +229,8 @@ const KernelTable* SegmentKernels() {
 const KernelTable* UnfusedKernels() {
   static const KernelTable table = [] {
     KernelTable made = Named("unfused-rope");
-    made.rope_interleaved = UnfusedRope;
+    made.rope_interleaved = UnfusedRope<false>;
+    made.rope_halves = UnfusedRope<true>;
     return made;
   }();
   return &table;

@@ -223,6 +223,8 @@ RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
     outcome.storage = sequence.cache().StorageDigest();
     outcome.granted = sequence.counters().reserve_granted;
     outcome.refused = sequence.counters().reserve_refused;
+  } catch (const UnsupportedOnDevice& error) {
+    outcome.unsupported = error.what();
   } catch (const std::exception& error) {
     outcome.failure = error.what();
   }

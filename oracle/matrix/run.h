@@ -69,6 +69,7 @@ struct RunOutcome {
   Digest rows;                 // the cache hash at the end [X1]
   Digest storage;              // the bytes behind it [X2]
   std::string failure;         // what was thrown; else empty
+  std::string unsupported;     // or why the device has no kernels for this model
   int64_t granted = 0;         // slots
   int64_t refused = 0;
 };
