@@ -20,14 +20,15 @@ Command SynthCommand();
 Command BenchCommand();
 Command GoldenCommand();
 Command MergeCommand();
+Command PeerCommand();
 Command ManualCommand();
 Command CompletionCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {GateCommand(),   RunCommand(),       VerifyCommand(), ConformCommand(),
-          ReplayCommand(), FuzzCommand(),      DoctorCommand(), DeviceCheckCommand(),
-          SynthCommand(),  BenchCommand(),     GoldenCommand(), MergeCommand(),
-          ManualCommand(), CompletionCommand()};
+  return {GateCommand(),   RunCommand(),    VerifyCommand(),    ConformCommand(),
+          ReplayCommand(), FuzzCommand(),   DoctorCommand(),    DeviceCheckCommand(),
+          SynthCommand(),  BenchCommand(),  GoldenCommand(),    MergeCommand(),
+          PeerCommand(),   ManualCommand(), CompletionCommand()};
 }
 
 }  // namespace lockstep::cli
