@@ -34,7 +34,7 @@
 
 namespace lockstep {
 
-// |ln p - ln q| of any token on the twin; the models of the tests show up to 4e-4.
+// |ln p - ln q| of any token on the twin; the models of the tests show up to 5e-4.
 inline constexpr double kTwinLogMax = 1e-3;
 
 // On weights as stored.

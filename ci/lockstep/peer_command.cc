@@ -143,9 +143,10 @@ ExitCode Check(const PeerFlags& flags) {
   return result.compared() ? ExitCode::kHolds : ExitCode::kInconclusive;
 }
 
-// As `lockstep verify --matrix`, but for shapes that only lockstep knows.
+// Kinds of weights whose kernels differ.
 constexpr std::string_view kMatrixPresets[] = {"tiny-gqa-9x3-q8_0", "tiny-mha-4x4-f32",
-                                               "tiny-llama3-4x2-bf16", "tiny-untied-4x2-q4_k+q6_k"};
+                                               "tiny-mqa-4x1-f16", "tiny-llama3-4x2-bf16",
+                                               "tiny-untied-4x2-q4_k+q6_k"};
 
 ExitCode Matrix(PeerFlags flags) {
   if (!flags.json) fmt::print("seed {}\n", flags.seed);
