@@ -132,7 +132,8 @@ class PeerCheck {
       session_.reset();
       return row;
     }
-    if (row.verdict == PeerCheckRow::Verdict::kDiffers && !model.known.empty()) {
+    const bool is_known = !model.known.empty() && result_.engine.starts_with("llama.cpp");
+    if (row.verdict == PeerCheckRow::Verdict::kDiffers && is_known) {
       row.verdict = PeerCheckRow::Verdict::kKnown;
       row.detail = fmt::format("{}: {}", model.known, row.detail);
     }
@@ -170,6 +171,9 @@ class PeerCheck {
   void CompareDistributions(const PeerCheckModel& model, PeerCheckRow* row) {
     const auto planted = PlantedOf(model);
     row->bound = &PeerBoundOf(*model.file);
+    if (Model::Load(model.file)->config().activation == Activation::kGelu) {
+      row->twin_bound = kTwinLogMaxGelu;
+    }
     text_.clear();
     if (row->bound->type == GgmlType::kF32) {
       const BothSides both = RunBoth(model.path, planted);
@@ -263,9 +267,9 @@ class PeerCheck {
     if (!row->detail.empty()) return;
     const double rounding =
         row->bound == nullptr ? 0 : row->bound->rounding * row->their_rounding.log_mean;
-    if (!(row->twin.log_max <= kTwinLogMax)) {
+    if (!(row->twin.log_max <= row->twin_bound)) {
       row->detail = fmt::format("on the twin |ln p - ln q| of {:.2g} is more than {:g}",
-                                row->twin.log_max, kTwinLogMax);
+                                row->twin.log_max, row->twin_bound);
     } else if (!(row->our_rounding.log_mean <= rounding)) {
       row->detail = fmt::format(
           "lockstep's rounding costs {:.2g} in the mean of |ln p - ln q|, the peer's {:.2g}",

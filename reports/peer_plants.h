@@ -22,6 +22,9 @@ enum class PeerPlantKind : uint8_t {
   kHeads,
   kNoMultipliers,
   kNormEps,
+  kWindow,
+  kSoftCaps,
+  kExperts,
   kStoredRows,
 };
 

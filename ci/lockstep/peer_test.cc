@@ -130,7 +130,10 @@ TEST(PeerCheckTest, EveryPlantedFaultIsFound) {
       {"position", "tiny-gqa-9x3-q8_0"},           {"no-bias", "tiny-qwen2-3x1-q8_0"},
       {"no-qk-norm", "tiny-qwen3-5x1-f16"},        {"heads", "tiny-gqa-9x3-q8_0"},
       {"no-multipliers", "tiny-granite-6x3-q8_0"}, {"norm-eps", "tiny-granite-6x3-q8_0"},
-      {"stored-rows", "tiny-gqa-9x3-q8_0"},        {"stored-rows", "tiny-bias-6x2-f16"},
+      {"window", "tiny-mistral-6x2-q8_0"},         {"window", "tiny-gemma2-5x1-q8_0"},
+      {"soft-caps", "tiny-gemma2-5x1-q8_0"},       {"experts", "tiny-mixtral-4x2-q8_0"},
+      {"stored-rows", "tiny-qwen3moe-4x1-q4_0"},   {"stored-rows", "tiny-gqa-9x3-q8_0"},
+      {"stored-rows", "tiny-bias-6x2-f16"},
   };
   for (const auto& [plant, preset] : cases) {
     const json check = CheckOf(kServe, {"--synthetic", preset, "--plant", plant}, 1);

@@ -117,7 +117,7 @@ std::string PeerCheckJson(const PeerCheckResult& result, const std::string& comm
                                     {"texts_known", row.texts_known},
                                     {"texts", row.texts}};
     if (row.bound != nullptr) {
-      entry["bound"] = {{"twin_log_max", kTwinLogMax}, {"rounding", row.bound->rounding}};
+      entry["bound"] = {{"twin_log_max", row.twin_bound}, {"rounding", row.bound->rounding}};
     }
     json["models"].push_back(std::move(entry));
   }

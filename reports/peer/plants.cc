@@ -31,6 +31,9 @@ constexpr std::array kPlants = {
     PeerPlant{PeerPlantKind::kHeads, "heads", "query heads read the next KV head"},
     PeerPlant{PeerPlantKind::kNoMultipliers, "no-multipliers", "multipliers are left out"},
     PeerPlant{PeerPlantKind::kNormEps, "norm-eps", "the epsilon of RMSNorm is ten times too large"},
+    PeerPlant{PeerPlantKind::kWindow, "window", "the sliding window is one position too wide"},
+    PeerPlant{PeerPlantKind::kSoftCaps, "soft-caps", "soft-caps are left out"},
+    PeerPlant{PeerPlantKind::kExperts, "experts", "one expert fewer is asked"},
     PeerPlant{PeerPlantKind::kStoredRows, "stored-rows",
               "a matmul on the weights as stored takes each output from the next row"},
 };
@@ -95,6 +98,12 @@ class Planter {
         return Erase({"embedding_scale", "residual_scale", "logit_scale", "attention.scale"});
       case PeerPlantKind::kNormEps:
         return Scale("attention.layer_norm_rms_epsilon", 1e-5, 10);
+      case PeerPlantKind::kWindow:
+        return Add("attention.sliding_window", 1);
+      case PeerPlantKind::kSoftCaps:
+        return Erase({"attn_logit_softcapping", "final_logit_softcapping"});
+      case PeerPlantKind::kExperts:
+        return Add("expert_used_count", -1);
       case PeerPlantKind::kStoredRows:
         return ShiftStoredRows();
     }
@@ -138,9 +147,17 @@ class Planter {
 
   bool ShiftStoredRows() {
     TensorCopy* matrix = copy_.FindTensor("blk.0.ffn_down.weight");
+    if (matrix == nullptr) matrix = copy_.FindTensor("blk.0.ffn_down_exps.weight");
     if (matrix == nullptr || matrix->type == GgmlType::kF32) return false;
-    const size_t rows = matrix->data.size() / RowBytes(*matrix);
+    const auto rows = static_cast<size_t>(matrix->shape[1]);
     return Permute(matrix, rows, [&](size_t r) { return (r + 1) % rows; });
+  }
+
+  bool Add(const std::string& key, int64_t more) {
+    const auto value = file_.FindInt(family_ + key, 0, 1 << 30);
+    if (!value || *value + more < 1) return false;
+    copy_.metadata[family_ + key] = static_cast<uint64_t>(*value + more);
+    return true;
   }
 
   bool Scale(const std::string& key, double otherwise, double factor) {
