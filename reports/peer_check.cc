@@ -93,8 +93,13 @@ class PeerCheck {
 
   PeerCheckResult Run(std::span<const PeerCheckModel> models) {
     for (const PeerCheckModel& model : models) {
+      if (PlantedOf(model) == nullptr) continue;
       if (options_.on_progress) options_.on_progress(model.name);
       result_.rows.push_back(RowOf(model));
+    }
+    if (result_.rows.empty() && options_.plant) {
+      throw Error({"--plant", "no model has what the planted fault changes",
+                   "choose another fault or model"});
     }
     return std::move(result_);
   }
@@ -192,14 +197,9 @@ class PeerCheck {
     row->their_rounding = DistanceBetween(twin.theirs, stored.theirs);
   }
 
+  // nullptr when there is nothing to plant in.
   std::shared_ptr<const GgufFile> PlantedOf(const PeerCheckModel& model) const {
-    if (!options_.plant) return model.file;
-    auto planted = PlantedModel(model.file, *options_.plant);
-    if (planted == nullptr) {
-      throw Error({model.name, "has nothing that the planted fault changes",
-                   "choose another fault or model"});
-    }
-    return planted;
+    return options_.plant ? PlantedModel(model.file, *options_.plant) : model.file;
   }
 
   BothSides RunTwin(const GgufFile& theirs, const GgufFile& ours) {

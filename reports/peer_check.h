@@ -117,9 +117,9 @@ struct PeerCheckResult {
   bool compared() const;  // some row holds
 };
 
-// Throws Error when the engine cannot be started or is none, for a model that lockstep does not
-// read, and for one that a plant does not change. A peer that crashes or hangs is a row's detail;
-// the next model meets a new process.
+// Models that a plant does not change are left out. Throws Error when the engine cannot be started
+// or is none, for a model that lockstep does not read, and when a plant changes no model. A peer
+// that crashes or hangs is a row's detail; the next model meets a new process.
 PeerCheckResult RunPeerCheck(std::span<const PeerCheckModel> models,
                              const PeerCheckOptions& options);
 

@@ -54,11 +54,11 @@ std::string_view RunSchema() {
                   "type": "object",
                   "additionalProperties": false,
                   "properties": {
-                    "read_bandwidth_one": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
-                    "read_bandwidth_all": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
-                    "barrier_seconds": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
-                    "others": {"type": "number", "minimum": 0, "maximum": 1},
-                    "steal": {"type": "number", "minimum": 0, "maximum": 1}
+                   "read_bandwidth_one": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                   "read_bandwidth_all": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                   "barrier_seconds": {"type": "number", "minimum": 0, "exclusiveMinimum": true},
+                   "others": {"type": "number", "minimum": 0, "maximum": 1},
+                   "steal": {"type": "number", "minimum": 0, "maximum": 1}
                   }
                 }
               }
