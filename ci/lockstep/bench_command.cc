@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "ci/lockstep/bench_commands.h"
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/number_list.h"
 #include "ci/lockstep/shell_word.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
@@ -60,34 +60,6 @@ int32_t RoundsOf(const BenchOptions& options) {
   return options.what == "peer" ? 7 : 11;
 }
 
-// The parts of "a,b,c"; none of an empty text.
-std::vector<std::string> Split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-// Whole numbers of [low, high], separated by commas.
-std::vector<int32_t> Numbers(std::string_view flag, const std::string& text, int32_t low,
-                             int32_t high) {
-  std::vector<int32_t> numbers;
-  for (const std::string& part : Split(text)) {
-    int32_t number = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc() || end != part.data() + part.size() || number < low || number > high) {
-      throw Error({std::string(flag),
-                   fmt::format("'{}' is no whole number from {} to {}", part, low, high),
-                   "give some, separated by commas"});
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
 // LOCKSTEP_BENCH_MODEL, or the usual synthetic model, when nobody says which.
 ModelSource SourceOf(const BenchOptions& options) {
   ModelSource source = options.source;
@@ -105,11 +77,11 @@ ModelSource SourceOf(const BenchOptions& options) {
 
 EngineBenchOptions EngineOptions(const BenchOptions& options) {
   EngineBenchOptions bench;
-  bench.isas = Split(options.isas);
-  bench.threads = Numbers("--threads", options.threads, 1, ThreadTeam::kMaxSize);
-  bench.prefills = Numbers("--prefill", options.prefills, 1, kLongest);
-  bench.depths = Numbers("--depth", options.depths, 0, kLongest);
-  bench.caches = Split(options.caches);
+  bench.isas = SplitList(options.isas);
+  bench.threads = NumberList("--threads", options.threads, 1, ThreadTeam::kMaxSize);
+  bench.prefills = NumberList("--prefill", options.prefills, 1, kLongest);
+  bench.depths = NumberList("--depth", options.depths, 0, kLongest);
+  bench.caches = SplitList(options.caches);
   if (bench.threads.empty() || bench.caches.empty() ||
       (bench.prefills.empty() && bench.depths.empty())) {
     throw Error({"bench", "nothing is left to measure",
@@ -277,7 +249,7 @@ ExitCode BenchScripts(const BenchOptions& options) {
 
 ExitCode BenchWrites(const BenchOptions& options) {
   WriteBenchOptions bench;
-  if (options.caches != BenchOptions().caches) bench.caches = Split(options.caches);
+  if (options.caches != BenchOptions().caches) bench.caches = SplitList(options.caches);
   if (options.rounds > 0) bench.rounds = options.rounds;
   if (options.smoke) bench = {.caches = bench.caches, .tokens = 2, .rounds = 2};
   const std::vector<WriteBenchResult> results = RunWriteBench(bench);

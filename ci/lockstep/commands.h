@@ -21,14 +21,15 @@ Command SynthCommand();
 Command BenchCommand();
 Command GoldenCommand();
 Command MergeCommand();
+Command PeerCommand();
 Command ManualCommand();
 Command CompletionCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {GateCommand(),        RunCommand(),    ChatCommand(),      VerifyCommand(),
-          ConformCommand(),     ReplayCommand(), FuzzCommand(),      DoctorCommand(),
-          DeviceCheckCommand(), SynthCommand(),  BenchCommand(),     GoldenCommand(),
-          MergeCommand(),       ManualCommand(), CompletionCommand()};
+  return {GateCommand(),    RunCommand(),         ChatCommand(),   VerifyCommand(),
+          ConformCommand(), ReplayCommand(),      FuzzCommand(),   DoctorCommand(),
+          PeerCommand(),    DeviceCheckCommand(), SynthCommand(),  BenchCommand(),
+          GoldenCommand(),  MergeCommand(),       ManualCommand(), CompletionCommand()};
 }
 
 }  // namespace lockstep::cli
