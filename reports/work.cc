@@ -26,12 +26,10 @@ void AddFfn(const ModelConfig& config, const LayerWeights& layer, double tokens,
   };
   if (config.num_experts == 0) return add(layer.w_gate, layer.w_up, layer.w_down, tokens, steps);
   AddMatrix(layer.moe.router, tokens, steps, work);
-  const double count = config.num_experts;
-  const double used = config.experts_used;
-  const double read = std::min(count, used * tokens / steps) / count;  // of the experts, by a step
-  for (const ExpertWeights& expert : layer.moe.experts) {
-    add(expert.gate, expert.up, expert.down, tokens * used / count, steps * read);
-  }
+  // Experts are parts of one tensor: of one size and type.
+  const ExpertWeights& expert = layer.moe.experts.front();
+  const double uses = tokens * config.experts_used;
+  add(expert.gate, expert.up, expert.down, uses, std::min(uses, steps * config.num_experts));
   if (config.shared_dim == 0) return;
   AddMatrix(layer.moe.shared_router, tokens, steps, work);
   const ExpertWeights& shared = layer.moe.shared;

@@ -46,5 +46,30 @@ TEST(WorkTest, WeightsThatAreNoBlocksAreF32Work) {
   EXPECT_DOUBLE_EQ(work.bytes, 4 * weights + 3 * 2 * 32 * 4);
 }
 
+// dim 96, 3 layers, 6 heads of 32, 2 KV heads; a window of 5 rows.
+TEST(WorkTest, AWindowBoundsTheVisibleRows) {
+  const auto model = Load("tiny-mistral-6x2-q8_0");
+  const Work decode = DecodeWork(*model, {}, 9);
+  EXPECT_DOUBLE_EQ(decode.fma_multiply_adds, 3 * 5 * 2 * 192);
+  EXPECT_DOUBLE_EQ(decode.bytes - DecodeWork(*model, {}, 0).bytes, 4 * 3 * 2 * 64 * 4);
+  const Work prefill = PrefillWork(*model, 8, 512);
+  EXPECT_DOUBLE_EQ(prefill.fma_multiply_adds, 3 * (1 + 2 + 3 + 4 + 4 * 5) * 2 * 192);
+}
+
+// dim 64, 3 layers, 4 heads of 16, 2 KV heads, 5 experts of 96, 2 for a row; routers are F32.
+TEST(WorkTest, ExpertsAreUsedByTheirShareAndReadWhereAnyTokenUsesThem) {
+  const auto model = Load("tiny-mixtral-4x2-q8_0");
+  constexpr double kAttention = 2 * 64.0 * 64 + 2 * 32.0 * 64, kExpert = 3 * 64.0 * 96;
+  constexpr double kRouter = 64 * 5, kOutput = 320 * 64;
+  const Work decode = DecodeWork(*model, {}, 0);
+  EXPECT_DOUBLE_EQ(decode.dot_multiply_adds, 3 * (kAttention + 2 * kExpert) + kOutput);
+  EXPECT_DOUBLE_EQ(decode.bytes, (3 * (kAttention + 2 * kExpert) + kOutput) * 34 / 32 +
+                                     3 * kRouter * 4 + 3 * 2 * 32 * 4);
+  const Work prefill = PrefillWork(*model, 8, 512);
+  EXPECT_DOUBLE_EQ(prefill.dot_multiply_adds, 3 * 8 * (kAttention + 2 * kExpert) + kOutput);
+  EXPECT_DOUBLE_EQ(prefill.bytes,
+                   (3 * (kAttention + 5 * kExpert) + kOutput) * 34 / 32 + 3 * kRouter * 4);
+}
+
 }  // namespace
 }  // namespace lockstep

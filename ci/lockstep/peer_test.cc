@@ -73,7 +73,7 @@ TEST(PeerMatrixTest, EachAxisShowsAFaultThatDependsOnIt) {
 
 TEST(PeerMatrixTest, CrashesAndHangsAreFindingsAndTheRestGoesOn) {
   const std::vector<std::string> axis = {"--axis",           "repeat",    "--synthetic",
-                                         "tiny-mha-4x4-f32", "--timeout", "1"};
+                                         "tiny-mha-4x4-f32", "--timeout", "3"};
   for (const char* end : {"sed -u 70q", "(sed -u 70q; sleep 60)"}) {
     const json matrix = MatrixOf(fmt::format("sh -c '{} | {}'", end, kServe), axis, 1);
     ASSERT_EQ(matrix["cells"].size(), 3u);

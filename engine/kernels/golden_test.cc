@@ -96,10 +96,12 @@ TEST_P(GoldenTest, QuantizeActivations) {
   EXPECT_EQ(digest.Finish().Hex(), "886ce9e7065b3196165c70817accd15a");
 }
 
-std::string AttentionDigest(const KernelTable& kernels, RowType row_type, GgmlType weight_type) {
+std::string AttentionDigest(const KernelTable& kernels, RowType row_type, GgmlType weight_type,
+                            int32_t window = 0, float cap = 0) {
   DigestBuilder digest;
   Random random(53);
-  const AttentionShape shape = {.num_heads = 9, .num_kv_heads = 3, .head_dim = 64};
+  const AttentionShape shape = {
+      .num_heads = 9, .num_kv_heads = 3, .head_dim = 64, .window = window, .cap = cap};
   const int32_t length = 700;
   const auto keys = RandomWeights(weight_type, length * 192, &random);
   const auto values = RandomWeights(weight_type, length * 192, &random);
@@ -135,6 +137,11 @@ TEST_P(GoldenTest, AttentionQ8) {
 TEST_P(GoldenTest, AttentionQ4) {
   EXPECT_EQ(AttentionDigest(kernels(), RowType::kQ4_0, GgmlType::kQ4_0),
             "a77ee9a4da63976ec5a63464320fee61");
+}
+
+TEST_P(GoldenTest, AttentionOfAWindowWithACap) {
+  EXPECT_EQ(AttentionDigest(kernels(), RowType::kF32, GgmlType::kF32, 300, 2.5f),
+            "bc60afc2248ede996519ec48d7fc39e0");
 }
 
 TEST_P(GoldenTest, RmsNorm) {
@@ -192,6 +199,19 @@ TEST_P(GoldenTest, SiluGateAndAdd) {
   EXPECT_EQ(digest.Finish().Hex(), "e9b09579582d1ca9fee4d368ed02f131");
 }
 
+TEST_P(GoldenTest, GeluGateAndSoftCap) {
+  Random random(58);
+  const auto gate = RandomValues(4099, &random);
+  auto up = RandomValues(4099, &random);
+  std::vector<float> out(gate.size());
+  kernels().gelu_gate(gate.data(), up.data(), 4099, out.data());
+  kernels().soft_cap(1.75f, 4099, up.data());
+  DigestBuilder digest;
+  digest.AddFloats(out);
+  digest.AddFloats(up);
+  EXPECT_EQ(digest.Finish().Hex(), "b1092b268a1baa1e06f228568469c4c5");
+}
+
 std::string TableName(const testing::TestParamInfo<const KernelTable*>& param) {
   return std::string(param.param->name);
 }
@@ -206,6 +226,28 @@ TEST(GoldenMathTest, Exp) {
     values.push_back(CanonicalExp(std::bit_cast<float>(static_cast<uint32_t>(bits))));
   }
   EXPECT_EQ(DigestOfFloats(values).Hex(), "88703a8d922bed154d2408b5fcfac54a");
+}
+
+TEST(GoldenMathTest, Tanh) {
+  std::vector<float> values;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 8191) {
+    values.push_back(CanonicalTanh(std::bit_cast<float>(static_cast<uint32_t>(bits))));
+  }
+  EXPECT_EQ(DigestOfFloats(values).Hex(), "33ebafad364c1f8228d1f312c1ec8689");
+}
+
+TEST(GoldenMathTest, RopeOfYarn) {
+  const RopeFrequencies frequencies = {.dim = 64,
+                                       .theta = 1000000.0,
+                                       .yarn = YarnScaling{.factor = 4, .original = 8192},
+                                       .attention = 1.25};
+  const RopeTable table(frequencies, 2048);
+  DigestBuilder digest;
+  for (int32_t position = 0; position < 2048; ++position) {
+    digest.AddFloats(table.cos(position));
+    digest.AddFloats(table.sin(position));
+  }
+  EXPECT_EQ(digest.Finish().Hex(), "8e226e788bd018ab07e23a56bd344486");
 }
 
 TEST(GoldenMathTest, SinCosAndPow) {
