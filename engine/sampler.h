@@ -93,8 +93,8 @@ class Sampler {
   Distribution distribution_;
 };
 
-// log softmax of logits, for reading and not for drawing. From the weights of temperature 1, so that
-// no order of additions matters; within 1e-5 of the exact one for vocabularies below 2^17.
+// log softmax of logits, for reading and not for drawing. From the weights of temperature 1, so
+// that no order of additions matters; within 1e-4 of the exact one for vocabularies below 2^18.
 class LogProbabilities {
  public:
   // REQUIRES: not empty. Borrows the logits.

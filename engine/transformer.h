@@ -43,9 +43,9 @@ struct TransformerOptions {
   const ProjectionHook* hook = nullptr;  // not owned
   int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
   int32_t threads = 1;                   // the caller's is one of them; changes no bit
-  // Where the first layers run, in steps whose caches all have these layers on that device and
-  // that have no adapters and want logits of last tokens alone; the rest, and every other step, runs
-  // on the host. Changes no bit.
+  // Where the first layers run, in steps whose caches all have these layers on that device, that
+  // have no adapters and want logits of last tokens alone; the rest, and every other step, runs on
+  // the host. Changes no bit.
   std::shared_ptr<Device> device = nullptr;  // nullptr: the host
   int32_t device_layers = INT32_MAX;         // at most; all: embedding and logits as well
 };
@@ -132,9 +132,10 @@ class Transformer {
                         KvCache& cache, TraceSink* trace = nullptr);
 
   // One step of several sequences: of any lengths, prefill beside decode, caches of any kinds,
-  // caches that share a BlockPool included. Returns the logits of each sequence's last tokens, as many
-  // as it asks for ([their sum, vocab_size], in the batch's order, valid until the next call). Each weight is read
-  // once for all rows of an internal step; max_step_tokens counts the rows of all sequences.
+  // caches that share a BlockPool included. Returns the logits of each sequence's last tokens, as
+  // many as it asks for ([their sum, vocab_size], in the batch's order, valid until the next call).
+  // Each weight is read once for all rows of an internal step; max_step_tokens counts the rows of
+  // all sequences.
   //
   // Every bit that a sequence leaves, logits, rows and trace, is what Forward would have left with
   // this sequence alone, whatever the others are and in whatever order they stand [F3].

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "caches/check.h"
+#include "oracle/reference/adapters.h"
 #include "oracle/reference/experts.h"
 #include "oracle/reference/ops.h"
 #include "oracle/reference/weights.h"
@@ -304,28 +305,6 @@ struct ReferenceTransformer::Impl {
   }
 };
 
-namespace {
-
-oracle::Weights ReadWeights(std::shared_ptr<const GgufFile> file, const ReferenceOptions& options) {
-  std::vector<oracle::AdapterFile> adapters;
-  for (const ReferenceAdapter& adapter : options.adapters) {
-    adapters.push_back({adapter.file, adapter.scale});
-  }
-  oracle::Weights weights = oracle::ReadWeights(std::move(file), std::move(adapters));
-  if (options.fault == ReferenceFault::kUnscaledPairs) {
-    for (oracle::LayerTensors& t : weights.layers) {
-      for (oracle::Matrix* w : {&t.q, &t.k, &t.v, &t.out, &t.gate, &t.up, &t.down}) {
-        for (size_t i = 0; i < w->changes.size(); ++i) {
-          w->changes[i].scale = options.adapters[i].scale;
-        }
-      }
-    }
-  }
-  return weights;
-}
-
-}  // namespace
-
 std::vector<ReferenceFault> AllReferenceFaults() {
   std::vector<ReferenceFault> faults;
   for (int fault = 1; fault <= static_cast<int>(ReferenceFault::kTruncatedCodes); ++fault) {
@@ -336,7 +315,8 @@ std::vector<ReferenceFault> AllReferenceFaults() {
 
 ReferenceTransformer::ReferenceTransformer(std::shared_ptr<const GgufFile> file,
                                            ReferenceOptions options)
-    : impl_(new Impl{ReadWeights(std::move(file), options), options}) {}
+    : impl_(
+          new Impl{oracle::WithAdapters(oracle::ReadWeights(std::move(file)), options), options}) {}
 
 ReferenceTransformer::~ReferenceTransformer() = default;
 

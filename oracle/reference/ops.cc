@@ -179,27 +179,6 @@ void AddBias(const std::vector<double>& bias, Rows* y) {
   }
 }
 
-void AddChanges(const Matrix& w, const Rows& x, Rows* y) {
-  std::vector<double> weights;
-  for (const Change& change : w.changes) {
-    const Rows low = MatMul(change.a, x, Codes::kNone);
-    Rows delta = MatMul(change.b, low, Codes::kNone);
-    for (int64_t r = 0; r < change.b.rows(); ++r) {
-      change.b.Row(r, &weights);
-      for (int64_t t = 0; t < x.n; ++t) {
-        for (int64_t k = 0; k < low.width; ++k) {
-          delta.bound(t)[r] += std::fabs(weights[static_cast<size_t>(k)]) * low.bound(t)[k];
-        }
-      }
-    }
-    delta = Scaled(change.scale, std::move(delta));
-    for (size_t i = 0; i < y->values.size(); ++i) {
-      y->values[i] += delta.values[i];
-      y->bounds[i] += delta.bounds[i] + kUnit * std::fabs(y->values[i]) * kSecondOrder;
-    }
-  }
-}
-
 Rows Scaled(double factor, Rows y) {
   if (factor == 1) return y;
   for (size_t i = 0; i < y.values.size(); ++i) {

@@ -57,9 +57,6 @@ Rows MatMul(const Matrix& w, const Rows& x, Codes codes);
 // y += bias, carrying y's bounds on; nothing when there is no bias.
 void AddBias(const std::vector<double>& bias, Rows* y);
 
-// y += scale * b (a x) for each change of w, carrying y's bounds on.
-void AddChanges(const Matrix& w, const Rows& x, Rows* y);
-
 // factor * y rounded once more, carrying y's bounds on; y itself where the factor is 1.
 Rows Scaled(double factor, Rows y);
 

@@ -242,26 +242,6 @@ LayerTensors ReadLayer(const GgufFile& file, const Hyperparameters& hp, int64_t 
   return t;
 }
 
-void AddChanges(const AdapterFile& adapter, int64_t layer, LayerTensors* tensors) {
-  const GgufFile& file = *adapter.file;
-  const double alpha = file.RequireFloat("adapter.lora.alpha");
-  const std::pair<const char*, Matrix*> matrices[] = {
-      {"attn_q", &tensors->q},        {"attn_k", &tensors->k},      {"attn_v", &tensors->v},
-      {"attn_output", &tensors->out}, {"ffn_gate", &tensors->gate}, {"ffn_up", &tensors->up},
-      {"ffn_down", &tensors->down}};
-  for (const auto& [suffix, matrix] : matrices) {
-    const std::string name = fmt::format("blk.{}.{}.weight.lora_", layer, suffix);
-    const GgufTensor* a = file.FindTensor(name + "a");
-    if (a == nullptr) continue;
-    const int64_t rank = a->shape.at(1);
-    Change change;
-    change.a = Matrix(file, name + "a", rank, matrix->cols());
-    change.b = Matrix(file, name + "b", matrix->rows(), rank);
-    change.scale = adapter.scale * (alpha == 0 ? 1.0 : alpha / static_cast<double>(rank));
-    matrix->changes.push_back(std::move(change));
-  }
-}
-
 }  // namespace
 
 Matrix::Matrix(const GgufFile& file, const std::string& name, int64_t rows, int64_t cols)
@@ -302,7 +282,7 @@ void Matrix::Row(int64_t row, std::vector<double>* values, std::vector<double>* 
   Decode(type_, data_.data() + row * row_bytes, cols_, values, constants);
 }
 
-Weights ReadWeights(std::shared_ptr<const GgufFile> file, std::vector<AdapterFile> adapters) {
+Weights ReadWeights(std::shared_ptr<const GgufFile> file) {
   Weights weights;
   weights.hp = ReadHyperparameters(*file);
   const Hyperparameters& hp = weights.hp;
@@ -312,9 +292,7 @@ Weights ReadWeights(std::shared_ptr<const GgufFile> file, std::vector<AdapterFil
   weights.final_norm = Vector(*file, "output_norm.weight", hp.dim);
   for (int64_t layer = 0; layer < hp.layers; ++layer) {
     weights.layers.push_back(ReadLayer(*file, hp, layer));
-    for (const AdapterFile& adapter : adapters) AddChanges(adapter, layer, &weights.layers.back());
   }
-  weights.adapters = std::move(adapters);
   weights.file = std::move(file);
   return weights;
 }

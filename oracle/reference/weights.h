@@ -51,12 +51,6 @@ struct Change {
   double scale = 1;  // of the adapter in use, times its alpha / rank
 };
 
-// An adapter's file and the scale that it is used with.
-struct AdapterFile {
-  std::shared_ptr<const GgufFile> file;
-  double scale = 1;
-};
-
 struct Hyperparameters {
   int64_t dim = 0, ffn_dim = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, rope_dim = 0;
   int64_t vocab = 0;
@@ -105,11 +99,11 @@ struct Weights {
   Matrix head;       // [vocab, dim], the embedding when tied
   std::vector<double> final_norm;
   std::vector<LayerTensors> layers;
-  std::vector<AdapterFile> adapters;
+  std::vector<std::shared_ptr<const GgufFile>> adapters;  // what changes lie in
 };
 
 // Throws Error for an architecture without a reference, or a file that lacks a tensor.
-Weights ReadWeights(std::shared_ptr<const GgufFile> file, std::vector<AdapterFile> adapters);
+Weights ReadWeights(std::shared_ptr<const GgufFile> file);
 
 }  // namespace lockstep::oracle
 
