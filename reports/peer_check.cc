@@ -261,6 +261,9 @@ class PeerCheck {
       if (++row->greedy_equal == row->greedy_tokens) return;
       token = internal::ArgmaxOf(PeerNext(position++, token));
     }
+    const std::vector<double>& ours = sides.ours[static_cast<size_t>(position) - 1];
+    row->greedy_gap = ours[static_cast<size_t>(text_[static_cast<size_t>(position)])] -
+                      ours[static_cast<size_t>(token)];
   }
 
   static void Judge(PeerCheckRow* row) {
@@ -274,6 +277,9 @@ class PeerCheck {
       row->detail = fmt::format(
           "lockstep's rounding costs {:.2g} in the mean of |ln p - ln q|, the peer's {:.2g}",
           row->our_rounding.log_mean, row->their_rounding.log_mean);
+    } else if (!(row->greedy_gap <= 2 * row->twin_bound)) {
+      row->detail = fmt::format("alone, the peer chose a token that is less likely by {:.2g}",
+                                row->greedy_gap);
     } else if (row->twin.positions + row->texts == 0) {
       row->detail = "nothing to compare";
     } else {

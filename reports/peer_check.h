@@ -8,7 +8,8 @@
 //   twin     on the model in F32: the matrices decoded by lockstep, the token embeddings as they
 //            are. Neither side rounds an activation, so both compute the same function, and the
 //            distributions agree but for the order of additions: kTwinLogMax. The peer also goes on
-//            alone behind the random tokens, and has to choose the same ones.
+//            alone behind the random tokens, and has to choose the same ones, but where lockstep
+//            holds the two nearly even.
 //   stored   on the file as it is. Engines round activations, each in its own way, where they meet
 //            narrow weights, so that both are off the function of the twin. What is checked is that
 //            lockstep's rounding costs no more than the peer's: PeerBound.
@@ -104,6 +105,7 @@ struct PeerCheckRow {
   PeerDistance our_rounding = {}, their_rounding = {};  // of each side, stored from twin
   int32_t greedy_equal = 0;  // tokens of the twin that the peer chose alone, until one differs
   int32_t greedy_tokens = 0;
+  double greedy_gap = 0;  // by how much lockstep prefers its token there
   // Known: llama.cpp takes tokens for control tokens by their text, whatever the file says of them.
   int32_t texts_equal = 0, texts_known = 0, texts = 0;
 };

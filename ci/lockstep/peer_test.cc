@@ -169,6 +169,16 @@ TEST(PeerCheckTest, OtherTokenIdsARefusalAndACrashAreFindings) {
   EXPECT_THAT(row["detail"].get<std::string>(), HasSubstr("exit code 0"));
 }
 
+TEST(PeerCheckTest, WhatGoesWrongOnlyWhenThePeerGoesOnAloneIsFound) {
+  // From its rollback on, it gets another token than it chose.
+  const std::string filter = R"(/rollback/,/never/ s/:.[0-9]*.}]/:[7]}]/)";
+  const json row = CheckOf(fmt::format("sh -c 'sed -u \"{}\" | {}'", filter, kServe),
+                           {"--synthetic", "tiny-mha-4x4-f32"}, 1)["models"][0];
+  EXPECT_EQ(row["twin"]["log_max"], 0.0);
+  EXPECT_LT(row["greedy_equal"].get<int>(), 24);
+  EXPECT_THAT(row["detail"].get<std::string>(), HasSubstr("alone"));
+}
+
 // llama.cpp, where it is installed.
 class LlamaTest : public testing::Test {
  protected:

@@ -113,6 +113,7 @@ std::string PeerCheckJson(const PeerCheckResult& result, const std::string& comm
                                     {"their_rounding", DistanceJson(row.their_rounding)},
                                     {"greedy_equal", row.greedy_equal},
                                     {"greedy_tokens", row.greedy_tokens},
+                                    {"greedy_gap", row.greedy_gap},
                                     {"texts_equal", row.texts_equal},
                                     {"texts_known", row.texts_known},
                                     {"texts", row.texts}};

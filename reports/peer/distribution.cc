@@ -33,16 +33,6 @@ int32_t ArgmaxOf(std::span<const double> values) {
   return static_cast<int32_t>(std::ranges::max_element(values) - values.begin());
 }
 
-double TopTwoGap(std::span<const double> values) {
-  if (values.size() < 2) return 0;
-  double first = -INFINITY, second = -INFINITY;
-  for (const double value : values) {
-    second = std::max(second, std::min(first, value));
-    first = std::max(first, value);
-  }
-  return first - second;
-}
-
 double KlDivergence(std::span<const double> log_p, std::span<const double> log_q) {
   LS_CHECK(log_p.size() == log_q.size(), "{} and {} tokens", log_p.size(), log_q.size());
   double sum = 0;

@@ -14,8 +14,6 @@ std::vector<double> LogProbabilities(std::span<const float> values, bool are_pro
 
 // The lowest index of the largest. REQUIRES: not empty.
 int32_t ArgmaxOf(std::span<const double> values);
-// By how much the largest exceeds the largest of the others; 0 with one value.
-double TopTwoGap(std::span<const double> values);
 
 // Sum of p * (ln p - ln q) over the tokens with p > 0, in nats; a q of 0 counts as the smallest
 // that binary32 holds.
