@@ -61,7 +61,8 @@ class ChatEncoder {
   // Borrows the tokenizer, which is the file's.
   ChatEncoder(const GgufFile& file, const Tokenizer& tokenizer);
 
-  // The control token of that text. Throws Error when the vocabulary has none.
+  // The control token of that text; <s> and </s> are BOS and EOS, whatever these are called. Throws
+  // Error when the vocabulary has none.
   int32_t ControlToken(std::string_view text) const;
   std::vector<int32_t> Encode(std::span<const ChatPart> parts) const;
 

@@ -315,8 +315,7 @@ std::vector<ReferenceFault> AllReferenceFaults() {
 
 ReferenceTransformer::ReferenceTransformer(std::shared_ptr<const GgufFile> file,
                                            ReferenceOptions options)
-    : impl_(
-          new Impl{oracle::WithAdapters(oracle::ReadWeights(std::move(file)), options), options}) {}
+    : impl_(new Impl{oracle::ReadAdaptedWeights(std::move(file), options), options}) {}
 
 ReferenceTransformer::~ReferenceTransformer() = default;
 

@@ -80,18 +80,19 @@ class Conversation {
 
   // The answer, also printed. Throws Error, and forgets the turn, when the context has no room.
   void Turn(const std::string& text) {
-    messages_.push_back({ChatRole::kUser, text});
-    const std::vector<int32_t> ids = encoder_.Encode(template_.Render(messages_));
+    std::vector<ChatMessage> messages = messages_;
+    messages.push_back({ChatRole::kUser, text});
+    const std::vector<int32_t> ids = encoder_.Encode(template_.Render(messages));
     const int32_t room = cache_->max_length() - static_cast<int32_t>(ids.size()) + 1;
     if (room < 1) {
-      messages_.pop_back();
       throw Error(
           {"conversation",
            fmt::format("{} tokens do not fit a context of {}", ids.size(), cache_->max_length()),
            "say /reset to begin anew, or give a larger --context"});
     }
-    messages_.push_back(
+    messages.push_back(
         {ChatRole::kAssistant, Answer(ids, std::min(room, options_.max_new_tokens))});
+    messages_ = std::move(messages);
     ++generate_.seed;  // else equal questions have equal answers
   }
 

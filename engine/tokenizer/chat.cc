@@ -158,7 +158,11 @@ ChatTemplate ChatTemplate::Of(const GgufFile& file) {
     if (text->find(mark) == text->npos) continue;
     ChatTemplate found = Named(name);
     if (name == "chatml") {
-      found.default_system_ = Between(*text, "<|im_start|>system\\n", "<|im_end|>");
+      // A line's end, or the escape for one.
+      for (const std::string_view begin : {"<|im_start|>system\n", "<|im_start|>system\\n"}) {
+        if (!found.default_system_.empty()) break;
+        found.default_system_ = Between(*text, begin, "<|im_end|>");
+      }
     }
     return found;
   }
@@ -194,6 +198,9 @@ ChatEncoder::ChatEncoder(const GgufFile& file, const Tokenizer& tokenizer)
       tokenizer_(tokenizer) {}
 
 int32_t ChatEncoder::ControlToken(std::string_view text) const {
+  // Vocabularies call these two differently.
+  if (text == "<s>" && tokenizer_.bos()) return *tokenizer_.bos();
+  if (text == "</s>" && tokenizer_.eos()) return *tokenizer_.eos();
   const auto found = std::ranges::find(tokens_, text);
   if (found != tokens_.end()) return static_cast<int32_t>(found - tokens_.begin());
   throw Error({path_,

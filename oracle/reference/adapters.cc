@@ -35,7 +35,8 @@ void ReadChanges(const ReferenceAdapter& adapter, bool scaled, int64_t layer,
 
 }  // namespace
 
-Weights WithAdapters(Weights weights, const ReferenceOptions& options) {
+Weights ReadAdaptedWeights(std::shared_ptr<const GgufFile> file, const ReferenceOptions& options) {
+  Weights weights = ReadWeights(std::move(file));
   const bool scaled = options.fault != ReferenceFault::kUnscaledPairs;
   for (const ReferenceAdapter& adapter : options.adapters) {
     for (size_t layer = 0; layer < weights.layers.size(); ++layer) {

@@ -10,8 +10,8 @@
 
 namespace lockstep::oracle {
 
-// The weights with what the options' adapters change. The adapters' files live as long.
-Weights WithAdapters(Weights weights, const ReferenceOptions& options);
+// ReadWeights, with what the options' adapters change. Their files live as long.
+Weights ReadAdaptedWeights(std::shared_ptr<const GgufFile> file, const ReferenceOptions& options);
 
 // y += scale * b (a x) for each change of w, carrying y's bounds on.
 void AddChanges(const Matrix& w, const Rows& x, Rows* y);
