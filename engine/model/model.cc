@@ -131,20 +131,20 @@ std::unique_ptr<WeightArena> PackAll(std::span<const Unpacked> matrices, ThreadT
 }
 
 // A matrix and where it goes: by itself a tensor, or some of the rows of one that holds several.
-struct Place {
+struct MatrixPlace {
   int32_t rows = 0;
   PackedMatrix* packed = nullptr;
 };
 
 // The matrices of `name`, of `cols` columns, one below the other.
 void FindMatrices(TensorReader& reader, const std::string& name, int32_t cols,
-                  std::initializer_list<Place> places, std::vector<Unpacked>* matrices) {
+                  std::initializer_list<MatrixPlace> places, std::vector<Unpacked>* matrices) {
   int32_t rows = 0;
-  for (const Place& place : places) rows += place.rows;
+  for (const MatrixPlace& place : places) rows += place.rows;
   const GgufTensor& tensor = reader.Matrix(name, rows, cols);
   const size_t row_bytes = tensor.data.size() / static_cast<size_t>(rows);
   size_t first = 0;
-  for (const Place& place : places) {
+  for (const MatrixPlace& place : places) {
     const auto count = static_cast<size_t>(place.rows);
     matrices->push_back({tensor.type, tensor.data.subspan(first * row_bytes, count * row_bytes),
                          place.rows, cols, place.packed});
@@ -195,14 +195,14 @@ void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, L
     return fmt::format("blk.{}.{}", layer, suffix);
   };
   const auto find = [&](std::string_view suffix, int32_t cols,
-                        std::initializer_list<Place> places) {
+                        std::initializer_list<MatrixPlace> places) {
     FindMatrices(reader, name(suffix), cols, places, matrices);
   };
   const Architecture& family = *FindArchitecture(config.architecture);
   w.attn_norm = reader.Vector(name("attn_norm.weight"), config.dim);
-  const Place q = {config.q_dim(), &w.wq};
-  const Place k = {config.kv_dim(), &w.wk};
-  const Place v = {config.kv_dim(), &w.wv};
+  const MatrixPlace q = {config.q_dim(), &w.wq};
+  const MatrixPlace k = {config.kv_dim(), &w.wk};
+  const MatrixPlace v = {config.kv_dim(), &w.wv};
   if (family.fused) {
     find("attn_qkv.weight", config.dim, {q, k, v});
   } else {
@@ -228,8 +228,8 @@ void ReadLayer(TensorReader& reader, const ModelConfig& config, int32_t layer, L
   }
   w.ffn_norm = reader.Vector(name("ffn_norm.weight"), config.dim);
   if (config.num_experts > 0) return ReadExperts(reader, config, layer, w.moe, matrices);
-  const Place gate = {config.ffn_dim, &w.w_gate};
-  const Place up = {config.ffn_dim, &w.w_up};
+  const MatrixPlace gate = {config.ffn_dim, &w.w_gate};
+  const MatrixPlace up = {config.ffn_dim, &w.w_up};
   if (family.fused) {
     find("ffn_up.weight", config.dim, {gate, up});
   } else {
