@@ -127,11 +127,11 @@ Verdict JudgeDrafts(std::span<const Distribution> target, std::span<const Distri
                     std::span<const int32_t> drafts, Random* random);
 
 // The two numbers behind it, for proofs. A draft stands when UniformBelow(of) is below `standing`.
-struct Acceptance {
+struct AcceptanceRatio {
   Uint128 standing = 0;
   Uint128 of = 1;
 };
-Acceptance AcceptanceOf(const Distribution& p, const Distribution& q, int32_t token);
+AcceptanceRatio AcceptanceRatioOf(const Distribution& p, const Distribution& q, int32_t token);
 // max(0, p - q) over the common denominator p.total * q.total, in p's order.
 std::vector<Uint128> ResidualOf(const Distribution& p, const Distribution& q);
 

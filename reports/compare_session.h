@@ -23,8 +23,8 @@ struct Measured {
   std::string limit_of = {};
 };
 
-enum class Side { kBaseline, kSubject };
-using MeasureFunction = std::function<Measured(Side side, const std::string& benchmark)>;
+enum class CompareSide { kBaseline, kSubject };
+using MeasureFunction = std::function<Measured(CompareSide side, const std::string& benchmark)>;
 
 struct SessionProgress {
   int32_t round = 0;  // from 1

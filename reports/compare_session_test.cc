@@ -33,8 +33,8 @@ Comparison Simulate(uint64_t seed, const Simulation& simulation) {
   for (double& count : counts) count = 1e7 + counted.Between(0, 5000);  // addresses differ
   SessionOptions options = {.comparison = {.resamples = 400, .seed = seed},
                             .rounds_max = simulation.rounds_max};
-  const auto measure = [&](Side side, const std::string& name) {
-    const bool changed = side == Side::kSubject && name == "prefill";
+  const auto measure = [&](CompareSide side, const std::string& name) {
+    const bool changed = side == CompareSide::kSubject && name == "prefill";
     return Measured{.sample = machine.Measure(0.01 * (changed ? simulation.slower : 1)),
                     .counters = {{"instructions", counts[static_cast<int>(side)] *
                                                       (changed ? simulation.instructions : 1)}}};
@@ -114,8 +114,8 @@ TEST(CompareSessionTest, RoundsNeededAreAboutEnough) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     const auto with_rounds = [&](int32_t rounds) {
       NoiseMachine machine(Random(seed), {.regime_change = 0});
-      const auto measure = [&](Side side, const std::string&) {
-        return Measured{.sample = machine.Measure(side == Side::kSubject ? 1.06 : 1)};
+      const auto measure = [&](CompareSide side, const std::string&) {
+        return Measured{.sample = machine.Measure(side == CompareSide::kSubject ? 1.06 : 1)};
       };
       return RunSession({}, {}, {"a"}, measure,
                         {.comparison = {.resamples = 400, .seed = seed},
@@ -136,9 +136,9 @@ TEST(CompareSessionTest, RoundsNeededAreAboutEnough) {
 TEST(CompareSessionTest, DecidedBenchmarksAreNotMeasuredAnyFurther) {
   std::map<std::string, int> measured;
   std::string order;
-  const auto measure = [&](Side side, const std::string& name) {
+  const auto measure = [&](CompareSide side, const std::string& name) {
     ++measured[name];
-    if (name == "quiet") order += side == Side::kBaseline ? 'A' : 'B';
+    if (name == "quiet") order += side == CompareSide::kBaseline ? 'A' : 'B';
     NoiseMachine noisy(Random(static_cast<uint64_t>(measured[name])), {.own = 0.3});
     return Measured{.sample = name == "quiet" ? BenchSample{.value = 1 + 1e-6 * measured[name]}
                                               : noisy.Measure(1)};
@@ -162,7 +162,9 @@ TEST(CompareSessionTest, EndsWhenTimeIsUpWithEveryName) {
   int left = 3;
   SessionOptions options = {.comparison = {.resamples = 100}};
   options.out_of_time = [&] { return --left < 0; };
-  const auto measure = [](Side, const std::string&) { return Measured{.sample = {.value = 1}}; };
+  const auto measure = [](CompareSide, const std::string&) {
+    return Measured{.sample = {.value = 1}};
+  };
   const Comparison result = RunSession({}, {}, kNames, measure, options);
   ASSERT_EQ(result.benchmarks.size(), 3u);
   EXPECT_EQ(result.outcome(), Comparison::Outcome::kInconclusive);
@@ -171,7 +173,7 @@ TEST(CompareSessionTest, EndsWhenTimeIsUpWithEveryName) {
 
 TEST(CompareSessionTest, BitsThatChangeBetweenRoundsAreAnError) {
   int calls = 0;
-  const auto measure = [&](Side, const std::string&) {
+  const auto measure = [&](CompareSide, const std::string&) {
     return Measured{.sample = {.value = 1}, .digest = ++calls > 9 ? "b" : "a"};
   };
   EXPECT_THROW(RunSession({}, {}, {"a"}, measure, {.comparison = {.resamples = 100}}), Error);

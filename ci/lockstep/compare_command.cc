@@ -134,8 +134,8 @@ Comparison ComparePrograms(const BuiltBench& base, const BuiltBench& tree,
                                          since.seconds(), options.seconds, progress.measuring);
     line.Show(text.substr(0, 79));
   };
-  const auto measure = [&](Side side, const std::string& name) {
-    return (side == Side::kBaseline ? baseline : subject).Measure(name, &probe);
+  const auto measure = [&](CompareSide side, const std::string& name) {
+    return (side == CompareSide::kBaseline ? baseline : subject).Measure(name, &probe);
   };
   Comparison result = RunSession(before, now, baseline.names(), measure, session);
   result.baseline.toolchain = baseline.toolchain();

@@ -28,6 +28,9 @@ void CheckRestrictedHeaders(const SourceTree& tree, Findings* findings);
 void CheckBannedWords(const SourceTree& tree, Findings* findings);
 void CheckUnorderedIteration(const SourceTree& tree, Findings* findings);
 
+// Types at namespace scope: two of one name are an error that no linker has to notice.
+void CheckTypeNames(const SourceTree& tree, Findings* findings);
+
 // Sizes and blanks.
 void CheckLines(const SourceTree& tree, Findings* findings);
 void CheckFileLength(const SourceTree& tree, Findings* findings);

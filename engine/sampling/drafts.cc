@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-Acceptance AcceptanceOf(const Distribution& p, const Distribution& q, int32_t token) {
+AcceptanceRatio AcceptanceRatioOf(const Distribution& p, const Distribution& q, int32_t token) {
   const uint64_t proposed = q.WeightOf(token);
   LS_CHECK(proposed > 0, "draft {} has no weight in its proposal", token);
   const Uint128 of = Uint128{proposed} * p.total;
@@ -29,7 +29,7 @@ Verdict JudgeDrafts(std::span<const Distribution> target, std::span<const Distri
            "{} drafts, {} targets, {} proposals", drafts.size(), target.size(), proposal.size());
   for (size_t i = 0; i < drafts.size(); ++i) {
     const Distribution& p = target[i];
-    const Acceptance acceptance = AcceptanceOf(p, proposal[i], drafts[i]);
+    const AcceptanceRatio acceptance = AcceptanceRatioOf(p, proposal[i], drafts[i]);
     if (UniformBelow(acceptance.of, random) < acceptance.standing) continue;
     // Rejected, so p is below q at the draft, and then above it somewhere.
     const std::vector<Uint128> residual = ResidualOf(p, proposal[i]);

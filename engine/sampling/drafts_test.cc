@@ -37,7 +37,7 @@ TEST(DraftsTest, TokensHaveExactlyTheTargetsDistribution) {
     std::map<int32_t, Uint128> of_token;
     Uint128 rejected = 0;
     for (const auto& [draft, weight] : q.entries) {
-      const Acceptance acceptance = AcceptanceOf(p, q, draft);
+      const AcceptanceRatio acceptance = AcceptanceRatioOf(p, q, draft);
       ASSERT_EQ(acceptance.of, Uint128{weight} * p.total);
       of_token[draft] += acceptance.standing;
       rejected += acceptance.of - acceptance.standing;

@@ -4,11 +4,10 @@
 
 #include <cmath>
 
+#include "oracle/reference/rounding.h"
+
 namespace lockstep::oracle {
 namespace {
-
-constexpr double kUnitRoundoff = 0x1p-24;
-constexpr double kWidened = 1.01;  // for terms of second order
 
 // What one adapter changes in one layer; `scaled`: with its alpha / rank.
 void ReadChanges(const ReferenceAdapter& adapter, bool scaled, int64_t layer,
@@ -63,7 +62,7 @@ void AddChanges(const Matrix& w, const Rows& x, Rows* y) {
     delta = Scaled(change.scale, std::move(delta));
     for (size_t i = 0; i < y->values.size(); ++i) {
       y->values[i] += delta.values[i];
-      y->bounds[i] += delta.bounds[i] + kUnitRoundoff * std::fabs(y->values[i]) * kWidened;
+      y->bounds[i] += delta.bounds[i] + kUnit * std::fabs(y->values[i]) * kSecondOrder;
     }
   }
 }

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "oracle/reference/rounding.h"
+
 namespace lockstep::oracle {
 namespace {
-
-constexpr double kUnit = 0x1p-24;
 
 // Elements [first, first + width) of some rows.
 Rows Select(const Rows& x, const std::vector<int64_t>& rows, int64_t first, int64_t width) {

@@ -7,12 +7,11 @@
 
 #include "caches/check.h"
 #include "oracle/reference/blocks.h"
+#include "oracle/reference/rounding.h"
 
 namespace lockstep::oracle {
 namespace {
 
-constexpr double kUnit = 0x1p-24;
-constexpr double kSecondOrder = 1.01;
 // Where binary32 underflows, errors are absolute. Below every number that matters to a logit.
 constexpr double kTiny = 1e-36;
 

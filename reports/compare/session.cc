@@ -67,14 +67,14 @@ class Session {
       if (done || (round_ > 0 && OutOfTime())) continue;
       Report(baseline_.benchmarks[i].name);
       const bool subject_first = random_.Below(2) == 1;
-      const Side outer = subject_first ? Side::kSubject : Side::kBaseline;
-      const Side inner = subject_first ? Side::kBaseline : Side::kSubject;
-      for (const Side side : {outer, inner, inner, outer}) MeasureOnce(side, i);
+      const CompareSide outer = subject_first ? CompareSide::kSubject : CompareSide::kBaseline;
+      const CompareSide inner = subject_first ? CompareSide::kBaseline : CompareSide::kSubject;
+      for (const CompareSide side : {outer, inner, inner, outer}) MeasureOnce(side, i);
     }
   }
 
-  void MeasureOnce(Side side, size_t index) {
-    BenchRun& run = side == Side::kBaseline ? baseline_ : subject_;
+  void MeasureOnce(CompareSide side, size_t index) {
+    BenchRun& run = side == CompareSide::kBaseline ? baseline_ : subject_;
     BenchResult& result = run.benchmarks[index];
     Measured measured = measure_(side, result.name);
     measured.sample.round = round_;
@@ -87,7 +87,7 @@ class Session {
       result.limit_of = measured.limit_of;
     } else if (result.digest != measured.digest || result.counters != measured.counters) {
       throw Error({fmt::format("benchmark '{}' of the {}", result.name,
-                               side == Side::kBaseline ? "baseline" : "subject"),
+                               side == CompareSide::kBaseline ? "baseline" : "subject"),
                    "computes other bits, or counts otherwise, in another round",
                    "repair it first: equal inputs have to give equal bits and counts"});
     }
