@@ -37,6 +37,11 @@ struct SamplerOptions {
   float min_p = 0;
 
   bool greedy() const { return temperature == 0; }
+  bool penalizes() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
+  // Whether the token is the argmax of the logits as they come.
+  bool plain() const { return greedy() && logit_bias.empty() && !penalizes(); }
 };
 
 // Throws Error, naming the option as a flag ("--top-p"), for a number outside its range:
@@ -83,8 +88,9 @@ class Sampler {
   const Distribution& Of(std::span<const float> logits, std::span<const int32_t> text);
 
  private:
+  void Choose(std::span<const float> logits, std::span<const int32_t> text);
   void Penalize(std::span<const int32_t> text);
-  void Cut();
+  void Cut(float top);  // the largest of logits_
 
   const SamplerOptions options_;
   std::vector<float> logits_;

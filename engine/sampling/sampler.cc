@@ -108,23 +108,11 @@ void Sampler::Penalize(std::span<const int32_t> text) {
 
 const Distribution& Sampler::Of(std::span<const float> logits, std::span<const int32_t> text) {
   LS_CHECK(!logits.empty(), "no logits");
-  logits_.assign(logits.begin(), logits.end());
-  for (const auto& [token, bias] : options_.logit_bias) {
-    logits_[static_cast<size_t>(token)] += bias;
-  }
-  if (options_.repetition_penalty != 1.0f || options_.presence_penalty != 0.0f ||
-      options_.frequency_penalty != 0.0f) {
-    Penalize(text);
-  }
-  const int32_t best = ArgMax(logits_);
-  const float top = logits_[static_cast<size_t>(best)];
   distribution_.entries.clear();
-  if (!std::isfinite(top)) {
+  if (options_.plain()) {
     distribution_.entries.push_back({ArgMax(logits), kWeightOne});
-  } else if (options_.greedy()) {
-    distribution_.entries.push_back({best, kWeightOne});
   } else {
-    Cut();
+    Choose(logits, text);
   }
   distribution_.total = 0;
   for (const Distribution::Entry& entry : distribution_.entries) {
@@ -133,10 +121,26 @@ const Distribution& Sampler::Of(std::span<const float> logits, std::span<const i
   return distribution_;
 }
 
-void Sampler::Cut() {
+void Sampler::Choose(std::span<const float> logits, std::span<const int32_t> text) {
+  logits_.assign(logits.begin(), logits.end());
+  for (const auto& [token, bias] : options_.logit_bias) {
+    logits_[static_cast<size_t>(token)] += bias;
+  }
+  if (options_.penalizes()) Penalize(text);
+  const int32_t best = ArgMax(logits_);
+  const float top = logits_[static_cast<size_t>(best)];
+  if (!std::isfinite(top)) {
+    distribution_.entries.push_back({ArgMax(logits), kWeightOne});
+  } else if (options_.greedy()) {
+    distribution_.entries.push_back({best, kWeightOne});
+  } else {
+    Cut(top);
+  }
+}
+
+void Sampler::Cut(float top) {
   // e^-23 * 2^32 is below 1: such tokens are out, and need not be sorted.
   constexpr float kOut = -23.0f;
-  const float top = logits_[static_cast<size_t>(ArgMax(logits_))];
   order_.clear();
   for (size_t token = 0; token < logits_.size(); ++token) {
     const float logit = logits_[token];
