@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/generate.h"
+
 namespace lockstep {
 
 Drafts LookupDraftSource::Propose(std::span<const int32_t> text, int32_t count,
@@ -15,14 +17,12 @@ Drafts LookupDraftSource::Propose(std::span<const int32_t> text, int32_t count,
 }
 
 std::span<const float> ModelDraftSource::Feed(std::span<const int32_t> text) {
-  const auto differs = std::ranges::mismatch(held_, text).in1;
-  // The last token is always fed: its logits are wanted.
-  const auto common = std::min(static_cast<size_t>(differs - held_.begin()), text.size() - 1);
-  if (common < held_.size()) cache_.Rollback(static_cast<int32_t>(common));
+  const int32_t common = KeepCommonPrefix(cache_, held_, text);
+  const auto fed = text.subspan(static_cast<size_t>(common));
   held_.assign(text.begin(), text.end());
-  std::vector<int32_t> positions(text.size() - common);
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(common));
-  return transformer_.Forward(text.subspan(common), positions, cache_);
+  std::vector<int32_t> positions(fed.size());
+  std::iota(positions.begin(), positions.end(), common);
+  return transformer_.Forward(fed, positions, cache_);
 }
 
 Drafts ModelDraftSource::Propose(std::span<const int32_t> text, int32_t count, Random* random) {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "caches/check.h"
 #include "caches/error.h"
 
 namespace lockstep {
@@ -50,11 +51,8 @@ class Generation {
         prompt_rows_(static_cast<int32_t>(prompt.size())),
         text_(options.before.begin(), options.before.end()) {
     text_.insert(text_.end(), prompt.begin(), prompt.end());
-    const SamplerOptions& sampler = options.sampler;
-    const bool plain = sampler.greedy() && sampler.logit_bias.empty() &&
-                       sampler.repetition_penalty == 1 && sampler.presence_penalty == 0 &&
-                       sampler.frequency_penalty == 0;
-    only_tokens_ = plain && !options.logits_digest && options.log_probabilities < 0;
+    only_tokens_ =
+        options.sampler.plain() && !options.logits_digest && options.log_probabilities < 0;
     result_.tokens.reserve(static_cast<size_t>(options.max_new_tokens));
   }
 
@@ -124,13 +122,15 @@ class Generation {
 
   // What stands of the drafts, and the token behind it.
   Verdict Judge(std::span<const float> logits, const Drafts& drafts) {
-    std::vector<int32_t> text = text_;
     std::vector<Distribution> target;
     const size_t width = logits.size() / (drafts.tokens.size() + 1);
+    const size_t known = text_.size();
+    text_.insert(text_.end(), drafts.tokens.begin(), drafts.tokens.end());
     for (size_t row = 0; row <= drafts.tokens.size(); ++row) {
-      target.push_back(sampler_.Of(logits.subspan(row * width, width), text));
-      if (row < drafts.tokens.size()) text.push_back(drafts.tokens[row]);
+      target.push_back(
+          sampler_.Of(logits.subspan(row * width, width), std::span(text_).first(known + row)));
     }
+    text_.resize(known);
     return JudgeDrafts(target, drafts.proposal, drafts.tokens, &random_);
   }
 
@@ -165,6 +165,15 @@ class Generation {
 };
 
 }  // namespace
+
+int32_t KeepCommonPrefix(KvCache& cache, std::span<const int32_t> held,
+                         std::span<const int32_t> text) {
+  LS_CHECK(!text.empty(), "a text without tokens");
+  const auto same = std::ranges::mismatch(held, text).in1 - held.begin();
+  const auto common = static_cast<int32_t>(std::min<std::ptrdiff_t>(same, std::ssize(text) - 1));
+  if (common < std::ssize(held)) cache.Rollback(common);
+  return common;
+}
 
 GenerateResult Generate(Transformer& transformer, KvCache& cache, std::span<const int32_t> prompt,
                         const GenerateOptions& options) {
