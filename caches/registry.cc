@@ -256,4 +256,12 @@ std::optional<BlockCounts> BlockCountsOf(const KvCache& cache) {
   return counts;
 }
 
+void CheckHeadDim(const CacheSpec& spec, int32_t head_dim, std::string_view where) {
+  if (head_dim % spec.head_dim_multiple == 0) return;
+  throw Error({std::string(where),
+               fmt::format("{} stores heads whose dimension is a multiple of {}, the model's is {}",
+                           spec.name, spec.head_dim_multiple, head_dim),
+               "choose a cache of another row type"});
+}
+
 }  // namespace lockstep

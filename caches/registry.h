@@ -64,6 +64,9 @@ struct BlockCounts {
 };
 std::optional<BlockCounts> BlockCountsOf(const KvCache& cache);
 
+// Throws Error, with `where`, when rows of this kind cannot hold a model's heads [Q4].
+void CheckHeadDim(const CacheSpec& spec, int32_t head_dim, std::string_view where);
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_CACHES_REGISTRY_H_

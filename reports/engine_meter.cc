@@ -44,13 +44,7 @@ EngineMeter::EngineMeter(std::shared_ptr<const Model> model, const EngineMeterOp
 }
 
 void EngineMeter::CheckCache(const std::string& name) const {
-  const int32_t head_dim = model_->config().head_dim;
-  const CacheSpec spec = ParseCacheSpec(name);
-  if (head_dim % spec.head_dim_multiple == 0) return;
-  throw Error({fmt::format("cache '{}'", name),
-               fmt::format("stores heads whose dimension is a multiple of {}, the model's is {}",
-                           spec.head_dim_multiple, head_dim),
-               "choose a cache of another row type"});
+  CheckHeadDim(ParseCacheSpec(name), model_->config().head_dim, fmt::format("cache '{}'", name));
 }
 
 Transformer& EngineMeter::EngineOf(const EnginePoint& point) {

@@ -180,9 +180,7 @@ class EngineServer::Impl {
     }
     const CacheSpec spec = ParseCacheSpec(cache);
     const KvGeometry geometry = model->config().geometry(positions);
-    if (geometry.head_dim % spec.head_dim_multiple != 0) {
-      Refuse(fmt::format("heads of {} elements do not fit {}", geometry.head_dim, spec.name));
-    }
+    CheckHeadDim(spec, geometry.head_dim, "request");
     auto transformer = std::make_unique<Transformer>(
         model, TransformerOptions{.kernels = &Kernels(isa), .threads = threads});
     std::vector<std::unique_ptr<KvCache>> caches;

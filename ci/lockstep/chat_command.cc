@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -15,6 +14,7 @@
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/decoding_flags.h"
 #include "ci/lockstep/model_source.h"
+#include "ci/lockstep/terminal.h"
 #include "engine/chat.h"
 #include "engine/generate.h"
 #include "engine/kernels.h"
@@ -53,12 +53,7 @@ class Conversation {
     const int32_t length = options.context == 0 ? std::min(config.context_length, kDefaultContext)
                                                 : std::min(config.context_length, options.context);
     const CacheSpec spec = ParseCacheSpec(options.cache);
-    if (config.head_dim % spec.head_dim_multiple != 0) {
-      throw Error({"--cache",
-                   fmt::format("{} needs heads of a multiple of {} elements, the model's have {}",
-                               spec.name, spec.head_dim_multiple, config.head_dim),
-                   "choose another cache"});
-    }
+    CheckHeadDim(spec, config.head_dim, "--cache");
     cache_ = spec.make({.geometry = config.geometry(length), .sequences = 1});
     generate_.sampler = options.decoding.Sampler(config.vocab_size);
     generate_.seed = options.decoding.seed;
@@ -100,10 +95,7 @@ class Conversation {
   static constexpr int32_t kDefaultContext = 4096;
 
   std::string Answer(const std::vector<int32_t>& ids, int32_t room) {
-    const auto differs = std::ranges::mismatch(held_, ids).in1;
-    // The last token is always fed: the answer begins with its logits.
-    const auto common = std::min(static_cast<size_t>(differs - held_.begin()), ids.size() - 1);
-    cache_->Rollback(static_cast<int32_t>(common));
+    const auto common = static_cast<size_t>(KeepCommonPrefix(*cache_, held_, ids));
     std::string answer;
     Utf8Stream stream;
     StopText stops(options_.decoding.stops);
@@ -149,14 +141,7 @@ class Conversation {
 // nullopt at the end of the input. Asks on a terminal alone.
 std::optional<std::string> ReadTurn() {
   if (isatty(STDIN_FILENO) != 0) fmt::print(stderr, "> ");
-  char* line = nullptr;
-  size_t room = 0;
-  const ssize_t size = ::getline(&line, &room, stdin);
-  std::optional<std::string> turn;
-  if (size >= 0) turn.emplace(line, static_cast<size_t>(size));
-  std::free(line);
-  if (turn && turn->ends_with('\n')) turn->pop_back();
-  return turn;
+  return ReadInputLine();
 }
 
 ExitCode Chat(const ChatOptions& options) {

@@ -14,6 +14,7 @@
 #include "ci/lockstep/number_list.h"
 #include "ci/lockstep/progress_line.h"
 #include "ci/lockstep/shell_word.h"
+#include "ci/lockstep/terminal.h"
 #include "engine/math.h"
 #include "engine/synthetic.h"
 #include "engine/thread_team.h"
@@ -237,16 +238,13 @@ void Serve(const std::string& control) {
   EngineServerOptions options;
   if (!control.empty()) options.control = &ParseMatrixControl(control);
   EngineServer server(options);
-  char* line = nullptr;
-  size_t room = 0;
   while (!server.ended()) {
-    const ssize_t length = getline(&line, &room, stdin);
-    if (length < 0) break;
-    const std::string answer = server.Answer(std::string(line, static_cast<size_t>(length)));
+    const auto line = ReadInputLine();
+    if (!line) break;
+    const std::string answer = server.Answer(*line);
     std::fwrite(answer.data(), 1, answer.size(), stdout);
     std::fflush(stdout);
   }
-  std::free(line);
 }
 
 Command ServeCommand() {

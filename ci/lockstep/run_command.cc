@@ -82,13 +82,7 @@ struct RunReport {
 std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& geometry,
                                    const std::shared_ptr<Device>& device) {
   const CacheSpec spec = ParseCacheSpec(name);
-  if (geometry.head_dim % spec.head_dim_multiple != 0) {
-    throw Error(
-        {"--cache",
-         fmt::format("{} stores heads whose dimension is a multiple of {}, the model's is {}",
-                     spec.name, spec.head_dim_multiple, geometry.head_dim),
-         "choose a cache of another row type"});
-  }
+  CheckHeadDim(spec, geometry.head_dim, "--cache");
   return spec.make({.geometry = geometry, .sequences = 1, .device = device});
 }
 

@@ -126,4 +126,15 @@ std::optional<std::string> ReadTerminalLine(std::string_view prompt) {
   return line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin);
 }
 
+std::optional<std::string> ReadInputLine() {
+  char* line = nullptr;
+  size_t room = 0;
+  const ssize_t size = ::getline(&line, &room, stdin);
+  std::optional<std::string> text;
+  if (size >= 0) text.emplace(line, static_cast<size_t>(size));
+  std::free(line);
+  if (text && text->ends_with('\n')) text->pop_back();
+  return text;
+}
+
 }  // namespace lockstep::cli

@@ -21,6 +21,9 @@ std::optional<char> ReadKey();
 // without blanks at its begin and end. Nothing at the end of input.
 std::optional<std::string> ReadTerminalLine(std::string_view prompt);
 
+// A line of standard input, whatever that is, without its end. Nothing at the end of input.
+std::optional<std::string> ReadInputLine();
+
 }  // namespace lockstep::cli
 
 #endif  // LOCKSTEP_CI_LOCKSTEP_TERMINAL_H_
