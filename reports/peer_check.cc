@@ -176,21 +176,18 @@ class PeerCheck {
   void CompareDistributions(const PeerCheckModel& model, PeerCheckRow* row) {
     const auto planted = PlantedOf(model);
     row->bound = &PeerBoundOf(*model.file);
-    if (Model::Load(model.file)->config().activation == Activation::kGelu) {
-      row->twin_bound = kTwinLogMaxGelu;
-    }
     text_.clear();
     if (row->bound->type == GgmlType::kF32) {
-      const BothSides both = RunBoth(model.path, planted);
+      const BothSides both = RunBoth(model.path, planted, row);
       row->twin = DistanceBetween(both.ours, both.theirs);
       CompareGreedy(both, row);
       row->stored = row->twin;
       return;
     }
     const bool twin_is_sound = options_.plant == PeerPlantKind::kStoredRows;
-    const BothSides twin = RunTwin(*model.file, twin_is_sound ? *model.file : *planted);
+    const BothSides twin = RunTwin(*model.file, twin_is_sound ? *model.file : *planted, row);
     CompareGreedy(twin, row);
-    const BothSides stored = RunBoth(model.path, planted);
+    const BothSides stored = RunBoth(model.path, planted, row);
     row->twin = DistanceBetween(twin.ours, twin.theirs);
     row->stored = DistanceBetween(stored.ours, stored.theirs);
     row->our_rounding = DistanceBetween(twin.ours, stored.ours);
@@ -202,13 +199,13 @@ class PeerCheck {
     return options_.plant ? PlantedModel(model.file, *options_.plant) : model.file;
   }
 
-  BothSides RunTwin(const GgufFile& theirs, const GgufFile& ours) {
+  BothSides RunTwin(const GgufFile& theirs, const GgufFile& ours, PeerCheckRow* row) {
     const std::string path = folder_.File("twin.gguf");
     for (const bool tied : {false, true}) {
       WriteWholeFile(path, internal::F32Twin(theirs, tied));
       const auto our_twin = GgufFile::FromBytes(internal::F32Twin(ours, tied), path);
       try {
-        return RunBoth(path, our_twin);
+        return RunBoth(path, our_twin, row);
       } catch (const EngineRefusal&) {
         if (tied) throw;
       }
@@ -216,9 +213,11 @@ class PeerCheck {
     return {};
   }
 
-  // Both on `text_`, which lockstep first writes when there is none.
-  BothSides RunBoth(const std::string& path, const std::shared_ptr<const GgufFile>& file) {
+  // Both on `text_`, which lockstep first writes when there is none. Sets the row's bound on twins.
+  BothSides RunBoth(const std::string& path, const std::shared_ptr<const GgufFile>& file,
+                    PeerCheckRow* row) {
     const auto model = Model::Load(file);
+    if (model->config().activation == Activation::kGelu) row->twin_bound = kTwinLogMaxGelu;
     const int32_t vocabulary = model->config().vocab_size;
     const int32_t room = std::min(model->config().context_length - 1,
                                   options_.random_tokens + options_.greedy_tokens);
