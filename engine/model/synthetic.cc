@@ -8,8 +8,8 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "caches/random.h"
+#include "engine/model/synthetic_rows.h"
 #include "engine/model/synthetic_vocab.h"
-#include "engine/quantize.h"
 
 namespace lockstep {
 namespace {
@@ -118,16 +118,7 @@ class TensorWriter {
   std::vector<std::byte> Weights(std::string_view name, GgmlType type, int32_t rows, int32_t cols,
                                  float rms) {
     Random random = NextStream();
-    const GgmlTypeTraits traits = *TraitsOf(type);
-    LS_CHECK(cols % traits.block_elements == 0, "{}: {} columns as {}", name, cols, traits.name);
-    const auto row_bytes = static_cast<size_t>(cols / traits.block_elements * traits.block_bytes);
-    std::vector<float> row(static_cast<size_t>(cols));
-    std::vector<std::byte> data(static_cast<size_t>(rows) * row_bytes);
-    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
-      for (float& value : row) value = HeavyTailed(random) * rms;
-      QuantizeWeights(type, row, std::span(data).subspan(r * row_bytes, row_bytes));
-    }
-    return data;
+    return SyntheticRows(name, type, rows, cols, [&] { return HeavyTailed(random) * rms; });
   }
 
   Random NextStream() { return root_.Split(next_stream_++); }

@@ -4,7 +4,7 @@
 
 #include "caches/check.h"
 #include "caches/random.h"
-#include "engine/quantize.h"
+#include "engine/model/synthetic_rows.h"
 #include "engine/synthetic.h"
 
 namespace lockstep {
@@ -17,26 +17,6 @@ constexpr float kPairScale = 0.75f;
 
 // One pair in four is left out.
 constexpr uint32_t kPairsIn = 4;
-
-// Uniform, with standard deviation `rms`.
-std::vector<std::byte> UniformMatrix(GgmlType type, const MatrixShape& shape, float rms,
-                                     Random random) {
-  const GgmlTypeTraits traits = *TraitsOf(type);
-  LS_CHECK(shape.inputs % traits.block_elements == 0, "{} columns as {}", shape.inputs,
-           traits.name);
-  const auto row_bytes =
-      static_cast<size_t>(shape.inputs / traits.block_elements * traits.block_bytes);
-  std::vector<float> row(static_cast<size_t>(shape.inputs));
-  std::vector<std::byte> data(static_cast<size_t>(shape.outputs) * row_bytes);
-  const float unit = rms * std::sqrt(3.0f) * 0x1p-23f;
-  for (size_t r = 0; r < static_cast<size_t>(shape.outputs); ++r) {
-    for (float& value : row) {
-      value = static_cast<float>(random.Between(-(1 << 23), (1 << 23) - 1)) * unit;
-    }
-    QuantizeWeights(type, row, std::span(data).subspan(r * row_bytes, row_bytes));
-  }
-  return data;
-}
 
 }  // namespace
 
@@ -61,13 +41,19 @@ std::vector<std::byte> MakeSyntheticAdapterImage(const ModelConfig& config,
       Random choice = root.Split(stream++);
       const bool left_out = choice.Below(kPairsIn) == 0;
       for (size_t half = 0; half < 2; ++half) {
-        const Random random = root.Split(stream++);
+        Random random = root.Split(stream++);
         if (left_out) continue;
         const MatrixShape& shape = shapes[half];
+        // Uniform, with that standard deviation.
         const float rms = gains[half] / std::sqrt(static_cast<float>(shape.inputs));
-        writer.AddTensor(
-            fmt::format("blk.{}.{}.lora_{}", layer, AdapterTensorName(target), "ab"[half]),
-            spec.type, {shape.inputs, shape.outputs}, UniformMatrix(spec.type, shape, rms, random));
+        const float unit = rms * std::sqrt(3.0f) * 0x1p-23f;
+        const std::string name =
+            fmt::format("blk.{}.{}.lora_{}", layer, AdapterTensorName(target), "ab"[half]);
+        writer.AddTensor(name, spec.type, {shape.inputs, shape.outputs},
+                         SyntheticRows(name, spec.type, shape.outputs, shape.inputs, [&] {
+                           return static_cast<float>(random.Between(-(1 << 23), (1 << 23) - 1)) *
+                                  unit;
+                         }));
       }
     }
   }
