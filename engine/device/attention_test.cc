@@ -16,25 +16,12 @@ using device_test::ExpectSameBits;
 using kernels_test::RandomHalf;
 using kernels_test::RandomValues;
 using kernels_test::RandomWeights;
+using kernels_test::WeightTypeOf;
 
 constexpr float kCanary = -0x1.abcdp+100f;
 constexpr RowType kRowTypes[] = {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0};
 
 const KernelTable& Scalar() { return SelectKernels("scalar"); }
-
-GgmlType WeightTypeOf(RowType type) {
-  switch (type) {
-    case RowType::kF32:
-      return GgmlType::kF32;
-    case RowType::kF16:
-      return GgmlType::kF16;
-    case RowType::kQ8_0:
-      return GgmlType::kQ8_0;
-    case RowType::kQ4_0:
-      break;
-  }
-  return GgmlType::kQ4_0;
-}
 
 struct AttentionCase {
   AttentionShape shape;

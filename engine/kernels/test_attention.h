@@ -17,19 +17,6 @@
 
 namespace lockstep::kernels_test {
 
-inline GgmlType WeightTypeOf(RowType type) {
-  switch (type) {
-    case RowType::kF32:
-      return GgmlType::kF32;
-    case RowType::kF16:
-      return GgmlType::kF16;
-    case RowType::kQ8_0:
-      return GgmlType::kQ8_0;
-    default:
-      return GgmlType::kQ4_0;
-  }
-}
-
 inline float StoredElement(RowType type, const std::byte* row, int64_t element) {
   if (type == RowType::kF32 || type == RowType::kF16) {
     return FloatElement(WeightTypeOf(type), row, element);

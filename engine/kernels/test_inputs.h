@@ -187,6 +187,20 @@ inline void Attend(const KernelTable& kernels, const AttentionShape& shape, cons
   kernels.attention(shape, queries, view, 0, shape.num_heads, scratch.data());
 }
 
+// The weight type with the same blocks.
+inline GgmlType WeightTypeOf(RowType type) {
+  switch (type) {
+    case RowType::kF32:
+      return GgmlType::kF32;
+    case RowType::kF16:
+      return GgmlType::kF16;
+    case RowType::kQ8_0:
+      return GgmlType::kQ8_0;
+    default:
+      return GgmlType::kQ4_0;
+  }
+}
+
 }  // namespace lockstep::kernels_test
 
 #endif  // LOCKSTEP_ENGINE_KERNELS_TEST_INPUTS_H_

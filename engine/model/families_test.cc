@@ -23,15 +23,6 @@ EditableImage Image(std::string_view preset = kPreset) {
   return EditableImage(PresetModel(preset)->file());
 }
 
-std::string LoadError(const EditableImage& image) {
-  try {
-    Model::Load(image.Build());
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "loaded";
-}
-
 TEST(FamilyTest, AWindowIsReadWhereTheFamilyHasOne) {
   const ModelConfig& config = PresetModel("tiny-mistral-6x2-q8_0")->config();
   EXPECT_EQ(config.window, 5);

@@ -22,15 +22,6 @@ EditableImage Image(std::string_view preset = kPreset) {
   return EditableImage(PresetModel(preset)->file());
 }
 
-std::string LoadError(const EditableImage& image) {
-  try {
-    Model::Load(image.Build());
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "loaded";
-}
-
 TEST(ModelTest, ReadsEveryHyperparameter) {
   EditableImage image = Image();
   image.metadata["llama.rope.freq_base"] = 500000.0;

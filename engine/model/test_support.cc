@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "caches/check.h"
+#include "caches/error.h"
 #include "caches/simple_kv_cache.h"
 #include "engine/test_models.h"
 
@@ -83,6 +84,15 @@ std::shared_ptr<const GgufFile> EditableImage::Build(std::string name) const {
   for (const auto& [key, value] : metadata) std::visit(AddValue{writer, key}, value);
   for (const Tensor& t : tensors) writer.AddTensor(t.name, t.type, t.shape, t.data);
   return GgufFile::FromBytes(writer.Finish(), std::move(name));
+}
+
+std::string LoadError(const EditableImage& image) {
+  try {
+    Model::Load(image.Build());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "loaded";
 }
 
 std::shared_ptr<const Model> PresetModel(std::string_view preset) {

@@ -40,6 +40,9 @@ struct EditableImage {
   std::shared_ptr<const GgufFile> Build(std::string name = "edited") const;
 };
 
+// What loading the image as a model throws, or "loaded".
+std::string LoadError(const EditableImage& image);
+
 // The preset's model with seed 1, made once a process.
 std::shared_ptr<const Model> PresetModel(std::string_view preset);
 
