@@ -95,7 +95,13 @@ void BlockPool::CheckUsed(int32_t block) const {
   LS_CHECK(references(block) > 0, "block {} is free", block);
 }
 
+void BlockPool::SetReclaimer(BlockReclaimer* reclaimer) {
+  LS_CHECK(reclaimer == nullptr || reclaimer_ == nullptr, "a pool with two that give blocks up");
+  reclaimer_ = reclaimer;
+}
+
 int32_t BlockPool::Take() {
+  if (free_.empty() && reclaimable_blocks() > 0) reclaimer_->Reclaim();
   LS_CHECK(!free_.empty(), "no free block among {}", num_blocks());
   const int32_t block = free_.back();
   free_.pop_back();

@@ -63,6 +63,22 @@ struct BlockPoolOptions {
   bool poison_on_free = PoisonsNewMemory();
 };
 
+// Somebody who holds blocks of a pool and can do without them when it runs out.
+class BlockReclaimer {
+ public:
+  virtual ~BlockReclaimer() = default;
+  BlockReclaimer(const BlockReclaimer&) = delete;
+  BlockReclaimer& operator=(const BlockReclaimer&) = delete;
+
+  // Blocks that nobody else holds: so many calls of Reclaim free one each.
+  virtual int32_t reclaimable_blocks() const = 0;
+  // Frees one, and allocates nothing. REQUIRES: reclaimable_blocks() > 0.
+  virtual void Reclaim() = 0;
+
+ protected:
+  BlockReclaimer() = default;
+};
+
 class BlockPool {
  public:
   // Throws std::invalid_argument for a bad geometry, block size or number of blocks.
@@ -80,8 +96,16 @@ class BlockPool {
   unsigned char poison_byte() const { return memory_.poison_byte(); }
   int32_t references(int32_t block) const;  // 0 for a free block
 
-  // A free block, now with one reference and unspecified content.
-  // REQUIRES: free_blocks() > 0.
+  // Asked when no block is free; not owned, nullptr: nobody. REQUIRES: nobody was asked so far, or
+  // nobody will be from now on.
+  void SetReclaimer(BlockReclaimer* reclaimer);
+  // Blocks that Take would get by reclaiming, beside the free ones.
+  int32_t reclaimable_blocks() const {
+    return reclaimer_ == nullptr ? 0 : reclaimer_->reclaimable_blocks();
+  }
+
+  // A free block, now with one reference and unspecified content; with none left a reclaimed one.
+  // REQUIRES: free_blocks() + reclaimable_blocks() > 0.
   int32_t Take();
 
   // One more holder of a used block.
@@ -115,6 +139,7 @@ class BlockPool {
   std::vector<int32_t> free_;        // a stack; capacity num_blocks, so it never allocates again
   std::optional<Random> shuffle_;
   bool poison_on_free_;
+  BlockReclaimer* reclaimer_ = nullptr;
 };
 
 // What is wrong with a pool's books, one sentence each; empty when they balance: every block is

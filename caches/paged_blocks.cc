@@ -69,6 +69,7 @@ bool PagedKvCache::CanOwnTouched(int32_t layer, int32_t end) const {
     const int32_t block = CopyGoesBackWith(layer, i) ? retained_[index] : table_[index];
     needed += pool_->references(block) > 1 ? 1 : 0;
   }
+  if (needed > available) available += pool_->reclaimable_blocks();
   return needed <= available;
 }
 
@@ -86,6 +87,17 @@ void PagedKvCache::OwnTouched(int32_t layer, int32_t end, bool provisional) {
     }
     if (!provisional) Publish(i);
   }
+}
+
+void PagedKvCache::AttachBlocks(std::span<const int32_t> blocks) {
+  const auto rows = static_cast<int64_t>(blocks.size()) * block_size();
+  LS_CHECK(table_.empty() && rows <= geometry_.max_length, "{} rows into {} of {} with {} blocks",
+           rows, name(), geometry_.max_length, table_.size());
+  for (int32_t block : blocks) {
+    pool_->Share(block);
+    table_.push_back(block);
+  }
+  for (int32_t& length : lengths_) length = static_cast<int32_t>(rows);
 }
 
 // ---- Giving back -------------------------------------------------------------------------
@@ -189,9 +201,11 @@ std::optional<int32_t> BlockHeldTwice(std::span<const int32_t> table) {
 }
 
 std::vector<std::string> AuditBlocks(const BlockPool& pool,
-                                     std::span<const PagedKvCache* const> sequences) {
+                                     std::span<const PagedKvCache* const> sequences,
+                                     std::span<const int32_t> held_besides) {
   std::vector<std::string> faults = pool.Audit();
   std::vector<int32_t> held(static_cast<size_t>(pool.num_blocks()));  // by block
+  for (int32_t block : held_besides) ++held[static_cast<size_t>(block)];
   for (size_t i = 0; i < sequences.size(); ++i) {
     AuditTable(*sequences[i], static_cast<int32_t>(i), &faults);
     for (int32_t block : sequences[i]->block_table()) ++held[static_cast<size_t>(block)];

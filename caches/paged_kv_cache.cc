@@ -187,7 +187,7 @@ void PagedKvCache::LoadState(StateReader* reader) {
   reader->ExpectRemaining(bytes);
 
   const int32_t needed = BlocksFor(*std::max_element(lengths.begin(), lengths.end()));
-  int32_t available = pool_->free_blocks();
+  int32_t available = pool_->free_blocks() + pool_->reclaimable_blocks();
   for (int32_t block : table_) available += pool_->references(block) == 1 ? 1 : 0;
   for (int32_t block : retained_blocks()) available += pool_->references(block) == 1 ? 1 : 0;
   if (needed > available) {

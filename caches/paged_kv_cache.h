@@ -73,6 +73,7 @@ class PagedKvCache final : public KvCache {
   // ---- Beyond the contract ---------------------------------------------------------------
 
   const BlockPool& pool() const { return *pool_; }
+  const std::shared_ptr<BlockPool>& shared_pool() const { return pool_; }
   int32_t block_size() const { return pool_->block_size(); }
 
   // The blocks of positions [0, block_size), [block_size, 2 * block_size), ...
@@ -82,6 +83,10 @@ class PagedKvCache final : public KvCache {
   std::vector<int32_t> retained_blocks() const;
 
   bool has_open_reservation() const;
+
+  // Shares these blocks, full at every layer, as the sequence's first rows. REQUIRES: no rows, no
+  // open reservation, blocks in use that fit max_length (LS_CHECK).
+  void AttachBlocks(std::span<const int32_t> blocks);
 
   // Copies the layer's rows into one piece, [length, kv_stride] each: what an engine without
   // segments would attend to, here to compare with.
@@ -146,9 +151,11 @@ std::optional<int32_t> BlockHeldTwice(std::span<const int32_t> table);
 
 // What is wrong with the books of a pool and of `sequences`, which must be all caches on it; one
 // sentence each, empty when they balance: BlockPool::Audit, references equal to the tables and
-// reservations that hold a block, no block twice in a table, and B3.
+// reservations that hold a block, no block twice in a table, and B3. `held_besides` are the blocks
+// of a prefix index.
 std::vector<std::string> AuditBlocks(const BlockPool& pool,
-                                     std::span<const PagedKvCache* const> sequences);
+                                     std::span<const PagedKvCache* const> sequences,
+                                     std::span<const int32_t> held_besides = {});
 
 }  // namespace lockstep
 

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "caches/digest.h"
 #include "engine/kernels.h"
 #include "engine/model.h"
 
@@ -56,6 +57,7 @@ class LoraAdapter {
   static std::shared_ptr<const LoraAdapter> Load(const GgufFile& file, const ModelConfig& config);
 
   const std::string& name() const { return name_; }  // general.name, or the path
+  const Digest& digest() const { return digest_; }   // of the file's bytes
   int32_t max_rank() const { return max_rank_; }
   int64_t pairs() const { return pair_count_; }
 
@@ -77,6 +79,7 @@ class LoraAdapter {
   }
 
   std::string name_;
+  Digest digest_;
   Shape shape_ = {};
   std::vector<Layer> layers_;
   int32_t max_rank_ = 0;

@@ -15,8 +15,13 @@
 
 namespace lockstep {
 
+class PrefixCache;  // engine/prefix_cache.h
+
 struct GenerateOptions {
   int32_t max_new_tokens = 0;
+  // Where an empty cache finds rows of texts that began like the prompt, and leaves its own; not
+  // owned, or none. Changes no bit.
+  PrefixCache* prefixes = nullptr;
   // The tokens that the cache holds, where penalties and drafts are to look at them too.
   std::span<const int32_t> before = {};
   SamplerOptions sampler = {};  // unless set, greedy
@@ -49,6 +54,7 @@ struct GenerateResult {
   std::vector<int32_t> tokens;  // the new ones
   Digest logits_digest;         // over the logits of every step, in order, if it was asked for
   std::vector<TokenLogProbability> log_probabilities;  // of each token, if they were asked for
+  int32_t attached = 0;                                // rows that were there already
   int64_t drafted = 0;                                 // tokens that the source proposed
   int64_t accepted = 0;                                // of them
 };

@@ -153,6 +153,7 @@ class Transformer {
   const Model& model() const;
   const KernelTable& kernels() const;
   int32_t threads() const;
+  bool has_hook() const;
   DeviceUse device_use() const;
 
  private:

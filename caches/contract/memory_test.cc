@@ -2,6 +2,7 @@
 // the cache as it was [M2]. This binary links failing_new.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "caches/cache_file.h"
 #include "caches/contract/fixture.h"
 #include "caches/failing_new.h"
+#include "caches/prefix_index.h"
 #include "caches/temporary_folder.h"
 
 namespace lockstep::contract {
@@ -160,6 +162,54 @@ TEST_P(MemoryTest, M2_FailedRestoreChangesNothing) {
                          [&](int at) { EXPECT_EQ(Observe(*cache), before) << at; });
   EXPECT_GT(failures, 0);
   EXPECT_EQ(DigestOfCache(*cache), DigestOfCache(*saved));
+}
+
+// A paged cache, and an index that knows all blocks of its pool.
+struct Indexed {
+  Indexed() {
+    UpdateAll(cache.get(), Range(0, 16), 1);
+    ids.resize(16, 7);
+    index.Register({}, ids, *cache);
+  }
+  std::unique_ptr<KvCache> cache =
+      ParseCacheSpec("paged/4").make({.geometry = kGeometry, .sequences = 1});
+  std::vector<int32_t> ids;
+  PrefixIndex index{*cache};
+};
+
+TEST(MemoryPrefixTest, P6_GivingABlockUpAllocatesNothing) {
+  Indexed indexed;
+  KvCache& cache = *indexed.cache;
+  cache.Clear();
+  EXPECT_EQ(Count([&] {
+              for (int32_t position = 0; position < 20; ++position) {
+                EXPECT_TRUE(WriteDirect(&cache, 0, {position}, 2));
+              }
+            }) - Count([&] {
+              for (int32_t position = 0; position < 20; ++position) {
+                EXPECT_TRUE(WriteDirect(&cache, 1, {position}, 2));
+              }
+            }),
+            0);
+  EXPECT_EQ(indexed.index.counters().evicted, 3);  // two of six blocks were free
+}
+
+TEST(MemoryPrefixTest, M2_FailedRegistrationKnowsWholeBlocksAlone) {
+  Indexed indexed;
+  KvCache& cache = *indexed.cache;
+  const Digest before = DigestOfCache(cache);
+  indexed.index.Clear();
+  const auto register_all = [&] { indexed.index.Register({}, indexed.ids, cache); };
+  const int failures = FailEachAllocation(register_all, [&](int failed) {
+    const auto blocks = static_cast<int32_t>(indexed.index.blocks().size());
+    EXPECT_LE(blocks, failed);
+    EXPECT_EQ(DigestOfCache(cache), before);
+    const std::optional<BlockCounts> books = BlockCountsOf(cache);
+    EXPECT_EQ(std::ranges::count(books->references, 2), blocks) << failed;
+    indexed.index.Clear();
+  });
+  EXPECT_GT(failures, 4);
+  EXPECT_EQ(indexed.index.blocks().size(), 4u);
 }
 
 }  // namespace

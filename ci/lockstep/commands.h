@@ -11,6 +11,7 @@ namespace lockstep::cli {
 Command GateCommand();
 Command RunCommand();
 Command ChatCommand();
+Command BatchCommand();
 Command VerifyCommand();
 Command ConformCommand();
 Command ReplayCommand();
@@ -26,10 +27,11 @@ Command ManualCommand();
 Command CompletionCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {GateCommand(),    RunCommand(),         ChatCommand(),   VerifyCommand(),
-          ConformCommand(), ReplayCommand(),      FuzzCommand(),   DoctorCommand(),
-          PeerCommand(),    DeviceCheckCommand(), SynthCommand(),  BenchCommand(),
-          GoldenCommand(),  MergeCommand(),       ManualCommand(), CompletionCommand()};
+  return {GateCommand(),      RunCommand(),     ChatCommand(),        BatchCommand(),
+          VerifyCommand(),    ConformCommand(), ReplayCommand(),      FuzzCommand(),
+          DoctorCommand(),    PeerCommand(),    DeviceCheckCommand(), SynthCommand(),
+          BenchCommand(),     GoldenCommand(),  MergeCommand(),       ManualCommand(),
+          CompletionCommand()};
 }
 
 }  // namespace lockstep::cli

@@ -121,6 +121,7 @@ std::shared_ptr<const LoraAdapter> LoraAdapter::Load(const GgufFile& file,
   std::set<std::string> taken;
   auto adapter = std::make_shared<LoraAdapter>();
   adapter->name_ = file.FindString("general.name").value_or(file.path());
+  adapter->digest_ = DigestOfBytes(file.bytes());
   adapter->shape_ = ShapeOf(config);
   adapter->layers_.resize(static_cast<size_t>(config.num_layers));
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {

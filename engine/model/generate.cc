@@ -8,6 +8,7 @@
 
 #include "caches/check.h"
 #include "caches/error.h"
+#include "engine/prefix_cache.h"
 
 namespace lockstep {
 namespace {
@@ -57,17 +58,23 @@ class Generation {
   }
 
   GenerateResult Run() {
+    // What the rows of others were computed from, nobody knows.
+    const bool knows_all =
+        options_.prefixes != nullptr && cache_.current_length() == 0 && options_.before.empty();
+    if (knows_all) result_.attached = options_.prefixes->Attach(text_, adapters(), &cache_);
     int32_t position = cache_.current_length();
     for (bool first = true; first || Wanted() > 0; first = false) {
-      const int32_t rows = first ? prompt_rows_ : 1;
+      const int32_t rows = first ? prompt_rows_ - result_.attached : 1;
       Drafts drafts;
       if (!first && options_.drafts != nullptr) drafts = Propose();
       const int32_t kept =
           Step(std::span(text_).last(static_cast<size_t>(rows)), position, std::move(drafts));
       if (!first && options_.on_decode) options_.on_decode(position);
+      if (first && knows_all) Register();
       if (kept == 0) break;
       position += rows + kept - 1;
     }
+    if (knows_all) Register();
     result_.logits_digest = digest_.Finish();
     return std::move(result_);
   }
@@ -75,6 +82,13 @@ class Generation {
  private:
   int32_t Wanted() const {
     return options_.max_new_tokens - static_cast<int32_t>(result_.tokens.size());
+  }
+
+  std::span<const AppliedAdapter> adapters() const { return transformer_.adapters(); }
+
+  void Register() {
+    const auto rows = static_cast<size_t>(cache_.current_length());
+    options_.prefixes->Register(std::span(text_).first(rows), adapters(), cache_);
   }
 
   Drafts Propose() {
@@ -99,7 +113,7 @@ class Generation {
     const BatchSequence sequence = {.tokens = tokens,
                                     .positions = positions,
                                     .cache = &cache_,
-                                    .adapters = transformer_.adapters(),
+                                    .adapters = adapters(),
                                     .logits = rows};
     const std::span<const float> logits = transformer_.ForwardBatch({&sequence, 1});
     const Verdict verdict = Judge(logits, drafts);

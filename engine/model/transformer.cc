@@ -34,6 +34,7 @@ class Transformer::Impl {
       : model_(std::move(model)),
         kernels_(options.kernels != nullptr ? *options.kernels : SelectKernels()),
         max_step_tokens_(options.max_step_tokens),
+        has_hook_(options.hook != nullptr),
         team_(options.threads),
         workspace_(model_->config()),
         runner_(*model_, kernels_, options.hook, &team_, &workspace_) {
@@ -94,6 +95,7 @@ class Transformer::Impl {
   const Model& model() const { return *model_; }
   const KernelTable& kernels() const { return kernels_; }
   int32_t threads() const { return team_.size(); }
+  bool has_hook() const { return has_hook_; }
 
   DeviceUse device_use() const {
     if (device_ == nullptr) return {};
@@ -195,6 +197,7 @@ class Transformer::Impl {
   std::shared_ptr<const Model> model_;
   const KernelTable& kernels_;
   int32_t max_step_tokens_;
+  bool has_hook_;
   ThreadTeam team_;
   Workspace workspace_;
   StepRunner runner_;
@@ -250,6 +253,7 @@ std::span<const float> Transformer::ForwardUncached(std::span<const int32_t> tok
 const Model& Transformer::model() const { return impl_->model(); }
 const KernelTable& Transformer::kernels() const { return impl_->kernels(); }
 int32_t Transformer::threads() const { return impl_->threads(); }
+bool Transformer::has_hook() const { return impl_->has_hook(); }
 DeviceUse Transformer::device_use() const { return impl_->device_use(); }
 
 }  // namespace lockstep

@@ -1,0 +1,80 @@
+// `lockstep batch`, as a user calls it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ci/lockstep/test_process.h"
+
+namespace lockstep::cli {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr std::string_view kTexts =
+    "Once upon a time there was a fox\n"
+    "\n"
+    "Once upon a time there was a hen\r\n"
+    "Twice upon a time\n"
+    "Once upon a time there was a fox\n";
+
+ProcessResult Batch(std::string_view texts, std::vector<std::string> more) {
+  const std::string path = WriteTestFile("prompts", std::as_bytes(std::span(texts)));
+  std::vector<std::string> args = {
+      "batch", "--synthetic", "tiny-gqa-9x3-q8_0", "--prompts", path, "-n", "5"};
+  args.insert(args.end(), more.begin(), more.end());
+  return RunLockstepCommand(args);
+}
+
+std::vector<json> Lines(const ProcessResult& result) {
+  std::vector<json> lines;
+  std::istringstream out(result.out);
+  for (std::string line; std::getline(out, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+TEST(BatchCommandTest, P2_SharedBeginningsChangeNoBit) {
+  const ProcessResult shared = Batch(kTexts, {"--block-size", "4", "--check"});
+  ASSERT_EQ(shared.exit_code, 0) << shared.err;
+  EXPECT_THAT(shared.err, HasSubstr("4 texts, 2 began like one before"));
+  EXPECT_THAT(shared.err, HasSubstr("all as without"));
+  const std::vector<json> lines = Lines(shared);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["attached"], 0);
+  EXPECT_GT(lines[1]["attached"], 0);
+  EXPECT_EQ(lines[1]["line"], 3);
+  EXPECT_EQ(lines[2]["attached"], 0);
+  EXPECT_EQ(lines[3]["digest"], lines[0]["digest"]);
+  const ProcessResult run =
+      RunLockstepCommand({"run", "--synthetic", "tiny-gqa-9x3-q8_0", "-n", "5", "--json",
+                          "--prompt", "Once upon a time there was a hen"});
+  EXPECT_EQ(json::parse(run.out)["digest"], lines[1]["digest"]);
+  // A pool for one text alone, and blocks that no two texts share.
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--block-size", "1", "--blocks", "60"}, {"--block-size", "64"}}) {
+    const std::vector<json> others = Lines(Batch(kTexts, flags));
+    ASSERT_EQ(others.size(), lines.size());
+    for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(others[i]["digest"], lines[i]["digest"]);
+  }
+}
+
+TEST(BatchCommandTest, ComparingNothingProvesNothing) {
+  const ProcessResult result = Batch("Once\nTwice\n", {"--check"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("no two texts share a block of 16 tokens"));
+}
+
+TEST(BatchCommandTest, WrongUseIsRefused) {
+  EXPECT_THAT(Batch("\n\n", {}).err, HasSubstr("it has no text"));
+  const ProcessResult few = Batch(kTexts, {"--block-size", "2", "--blocks", "1"});
+  EXPECT_EQ(few.exit_code, 2);
+  EXPECT_THAT(few.err, HasSubstr("the longest text needs"));
+  const ProcessResult large = Batch("One\n" + std::string(5000, 'x') + "\n", {});
+  EXPECT_EQ(large.exit_code, 2);
+  EXPECT_THAT(large.err, HasSubstr(":2: the text and 5 new tokens need"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
