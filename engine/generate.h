@@ -34,6 +34,9 @@ struct GenerateOptions {
   // tokens are others of exactly the same distribution.
   DraftSource* drafts = nullptr;
   int32_t draft_tokens = 4;
+  // When all positions are used, those behind the first `shift_keep` lose their older half
+  // (ShiftContext) and the text goes on; negative: a text that does not fit is refused.
+  int32_t shift_keep = -1;
   // The so many likeliest tokens at each step with their log-probabilities, and the chosen one's;
   // negative: none.
   int32_t log_probabilities = -1;
@@ -55,13 +58,15 @@ struct GenerateResult {
   Digest logits_digest;         // over the logits of every step, in order, if it was asked for
   std::vector<TokenLogProbability> log_probabilities;  // of each token, if they were asked for
   int32_t attached = 0;                                // rows that were there already
+  int64_t shifts = 0;                                  // of the context
+  int64_t deleted = 0;                                 // positions, by shifts
   int64_t drafted = 0;                                 // tokens that the source proposed
   int64_t accepted = 0;                                // of them
 };
 
 // Appends to the cache from its current length. Throws Error before any work when the prompt and
-// max_new_tokens do not fit into the model's context or the cache, and what CheckSamplerOptions
-// throws.
+// max_new_tokens do not fit into the model's context or the cache, with shifts the prompt alone or
+// what is kept, and what CheckSamplerOptions throws.
 GenerateResult Generate(Transformer& transformer, KvCache& cache, std::span<const int32_t> prompt,
                         const GenerateOptions& options);
 

@@ -139,7 +139,8 @@ class Recorder {
         Slot(s).reset();
         return StepOutcome::kDone;
       case EngineOpKind::kClear:
-        Clear(s);
+        At(s).cache->Clear();
+        Shorten(&At(s), 0);
         return StepOutcome::kDone;
       case EngineOpKind::kSave:
         Save(s);
@@ -153,6 +154,8 @@ class Recorder {
       case EngineOpKind::kAdapt:
         At(s).adapters = op.count;
         return StepOutcome::kDone;
+      case EngineOpKind::kShift:
+        return Shift(s, {op.accept, op.count});
     }
     return StepOutcome::kOther;
   }
@@ -276,15 +279,29 @@ class Recorder {
 
   // ---- Everything else --------------------------------------------------------------------
 
+  static StepOutcome OutcomeOf(const std::function<void()>& call) {
+    std::string thrown;
+    return StepOutcomeOf(call, &thrown);
+  }
+
   StepOutcome Rollback(int32_t s, int32_t length) {
     Sequence& sequence = At(s);
-    std::string thrown;
-    const StepOutcome outcome =
-        StepOutcomeOf([&] { driver_->Rollback(*sequence.cache, length); }, &thrown);
-    if (outcome != StepOutcome::kDone || length > sequence.length) return outcome;
-    if (length < sequence.length) sequence.next = -1;
-    sequence.length = length;
+    const auto outcome = OutcomeOf([&] { driver_->Rollback(*sequence.cache, length); });
+    if (outcome == StepOutcome::kDone) Shorten(&sequence, length);
     return outcome;
+  }
+
+  StepOutcome Shift(int32_t s, const DeletedSpan& deleted) {
+    Sequence& sequence = At(s);
+    const auto outcome = OutcomeOf([&] { driver_->Shift(*sequence.cache, deleted); });
+    if (outcome == StepOutcome::kDone) Shorten(&sequence, sequence.length - deleted.count());
+    return outcome;
+  }
+
+  static void Shorten(Sequence* sequence, int32_t length) {
+    if (length >= sequence->length) return;
+    sequence->next = -1;
+    sequence->length = length;
   }
 
   void Fork(int32_t s, int32_t target) {
@@ -294,13 +311,6 @@ class Recorder {
     Sequence fork{driver_->Fork(*source.cache), source.length, source.path, source.next,
                   source.adapters};
     Slot(target) = std::move(fork);
-  }
-
-  void Clear(int32_t s) {
-    Sequence& sequence = At(s);
-    sequence.cache->Clear();
-    sequence.length = 0;
-    sequence.next = -1;
   }
 
   void Save(int32_t s) {
@@ -313,13 +323,10 @@ class Recorder {
   StepOutcome Restore(int32_t s) {
     Sequence& sequence = At(s);
     if (!saved_) return StepOutcome::kDone;
-    std::string thrown;
-    const StepOutcome outcome = StepOutcomeOf(
-        [&] {
-          StateReader reader(saved_->file, "the save");
-          sequence.cache->LoadState(&reader);
-        },
-        &thrown);
+    const auto outcome = OutcomeOf([&] {
+      StateReader reader(saved_->file, "the save");
+      sequence.cache->LoadState(&reader);
+    });
     if (outcome != StepOutcome::kDone) return outcome;
     sequence.length = saved_->length;
     sequence.next = -1;

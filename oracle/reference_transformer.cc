@@ -59,22 +59,20 @@ struct ReferenceTransformer::Impl {
     const oracle::Hyperparameters& hp = weights.hp;
     const bool rotates = hp.no_rope_interval == 0 || (layer + 1) % hp.no_rope_interval != 0;
     if (!rotates && !Has(ReferenceFault::kRopeEveryLayer)) return x;
-    oracle::RopeShape shape = {
-        .head_dim = hp.head_dim,
-        .rope_dim = Has(ReferenceFault::kRopeWholeHead) ? hp.head_dim : hp.rope_dim,
-        .theta = hp.rope_theta,
-        .halves = hp.rope_halves != Has(ReferenceFault::kRopeHalves)};
-    const bool own = hp.local_theta != 0 && IsLocal(layer) && !Has(ReferenceFault::kOneRopeBase);
-    if (own) shape.theta = hp.local_theta;
-    if (!own && !Has(ReferenceFault::kRopeUnscaled)) {
-      shape.linear = hp.rope_linear;
-      if (shape.rope_dim == hp.rope_dim) shape.factors = hp.rope_factors;
-      shape.yarn = hp.yarn;
-      shape.yarn_context = hp.yarn_context;
-      shape.yarn_fast = hp.yarn_fast;
-      shape.yarn_slow = hp.yarn_slow;
-      if (!Has(ReferenceFault::kRopeUnstretched)) shape.stretch = hp.rope_stretch;
+    oracle::RopeShape shape =
+        oracle::RopeShapeOf(hp, IsLocal(layer) && !Has(ReferenceFault::kOneRopeBase));
+    if (Has(ReferenceFault::kRopeHalves)) shape.halves = !shape.halves;
+    if (Has(ReferenceFault::kRopeUnscaled)) {
+      shape = {.head_dim = shape.head_dim,
+               .rope_dim = shape.rope_dim,
+               .theta = shape.theta,
+               .halves = shape.halves};
     }
+    if (Has(ReferenceFault::kRopeWholeHead) && shape.rope_dim != hp.head_dim) {
+      shape.rope_dim = hp.head_dim;
+      shape.factors.clear();
+    }
+    if (Has(ReferenceFault::kRopeUnstretched)) shape.stretch = 1;
     return oracle::Rope(x, positions, shape);
   }
 

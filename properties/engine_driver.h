@@ -9,6 +9,7 @@
 #include <span>
 
 #include "caches/kv_cache.h"
+#include "engine/shift.h"
 #include "engine/transformer.h"
 
 namespace lockstep {
@@ -36,6 +37,9 @@ class EngineDriver {
   }
 
   virtual void Rollback(KvCache& cache, int32_t length) { cache.Rollback(length); }
+  virtual void Shift(KvCache& cache, const DeletedSpan& deleted) {
+    ShiftContext(engine_.model().config(), engine_.kernels(), deleted, &cache);
+  }
   virtual std::unique_ptr<KvCache> Fork(KvCache& cache) { return cache.Fork(); }
 
  protected:

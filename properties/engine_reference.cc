@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "caches/digest.h"
 #include "oracle/decorators.h"
 #include "oracle/difference.h"
+#include "oracle/plain_shift.h"
 
 namespace lockstep {
 
@@ -47,6 +49,16 @@ class EngineReference::LoggedCache final : public ForwardingCache {
     return copy;
   }
 
+  // Rows from `first` on are these now; the cache below is not told.
+  void Replace(int32_t layer, int32_t first, const KvRows& moved) {
+    KvRows& rows = rows_[static_cast<size_t>(layer)];
+    const auto elements = static_cast<size_t>(first * geometry().kv_stride());
+    rows.keys.resize(elements);
+    rows.values.resize(elements);
+    rows.keys.insert(rows.keys.end(), moved.keys.begin(), moved.keys.end());
+    rows.values.insert(rows.values.end(), moved.values.begin(), moved.values.end());
+  }
+
   // A new cache of the first `length` rows.
   std::unique_ptr<LoggedCache> Rebuilt(int32_t length) const {
     auto rebuilt = std::make_unique<LoggedCache>(options());
@@ -82,6 +94,7 @@ EngineReference::EngineReference(const EngineReference& other)
       adapters_(other.adapters_),
       logits_(other.logits_),
       pushed_out_(other.pushed_out_),
+      unmoved_(other.unmoved_),
       rows_(other.rows_),
       storage_(other.storage_) {}
 
@@ -112,6 +125,40 @@ void EngineReference::Rollback(int32_t length) {
   tokens_.resize(static_cast<size_t>(length));
   adapters_.resize(static_cast<size_t>(length));
   logits_.clear();
+  if (length <= unmoved_) unmoved_ = INT32_MAX;
+  Changed();
+}
+
+void EngineReference::Shift(const DeletedSpan& deleted) {
+  if (deleted.end == length()) return Rollback(deleted.first);
+  const int32_t left = length() - deleted.count();
+  const auto stride = static_cast<size_t>(cache_->geometry().kv_stride());
+  const auto gone = static_cast<std::ptrdiff_t>(deleted.end * cache_->geometry().kv_stride());
+  std::vector<int32_t> positions(static_cast<size_t>(left - deleted.first));
+  std::iota(positions.begin(), positions.end(), deleted.first);
+  for (int32_t layer = 0; layer < cache_->geometry().num_layers; ++layer) {
+    KvView view;
+    cache_->View(layer, &view);
+    KvRows rows = DecodeRows(view, cache_->geometry().kv_stride());
+    rows.keys.erase(rows.keys.begin(), rows.keys.begin() + gone);
+    rows.values.erase(rows.values.begin(), rows.values.begin() + gone);
+    for (size_t at = 0; at < rows.keys.size(); at += stride) {
+      PlainTurnBack(plain_.model().config(), layer, deleted.count(),
+                    std::span(rows.keys).subspan(at, stride));
+    }
+    if (has_window()) cache_->inner().Update(layer, positions, rows.keys, rows.values);
+    cache_->Replace(layer, deleted.first, rows);
+  }
+  if (has_window()) {
+    cache_->inner().Rollback(left);
+    pushed_out_ = true;
+  } else {
+    cache_ = cache_->Rebuilt(left);
+  }
+  tokens_.erase(tokens_.begin() + deleted.first, tokens_.begin() + deleted.end);
+  adapters_.erase(adapters_.begin() + deleted.first, adapters_.begin() + deleted.end);
+  logits_.clear();
+  unmoved_ = std::min(unmoved_, deleted.first);
   Changed();
 }
 
@@ -142,7 +189,7 @@ const Digest& EngineReference::storage() const {
 }
 
 std::optional<std::string> EngineReference::CompareWhole() const {
-  if (tokens_.empty() || pushed_out_) return std::nullopt;
+  if (tokens_.empty() || pushed_out_ || unmoved_ < length()) return std::nullopt;
   ModelCache whole(cache_->options());
   std::vector<int32_t> positions(tokens_.size());
   std::iota(positions.begin(), positions.end(), 0);

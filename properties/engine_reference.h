@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/shift.h"
 #include "engine/transformer.h"
 #include "oracle/model_cache.h"
 
@@ -42,6 +43,9 @@ class EngineReference {
   // stays out [Q2].
   void Lose(std::span<const LostRows> writes);
 
+  // By PlainTurnBack. REQUIRES: ShiftContext would not refuse it.
+  void Shift(const DeletedSpan& deleted);
+
   const KvCache& cache() const;
   bool has_window() const;
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
@@ -55,7 +59,8 @@ class EngineReference {
 
   // All tokens in one step for each run of equal adapters, into a new cache: what differs from the
   // tokens one by one, or nothing.
-  // Where rows were pushed out of a window before they had to be there is nothing to compare with.
+  // Where rows were pushed out of a window before they had to be, or have moved, there is nothing
+  // to compare with.
   std::optional<std::string> CompareWhole() const;
 
  private:
@@ -68,7 +73,8 @@ class EngineReference {
   std::vector<int32_t> tokens_;
   std::vector<std::span<const AppliedAdapter>> adapters_;  // of each token
   std::vector<float> logits_;
-  bool pushed_out_ = false;  // rows that a window of the same tokens would hold
+  bool pushed_out_ = false;      // rows that a window of the same tokens would hold
+  int32_t unmoved_ = INT32_MAX;  // of the rows before it these tokens are all that counts
   mutable std::optional<Digest> rows_;
   mutable std::optional<Digest> storage_;
 };

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, kEngineOpKinds> kNames = {
     "prefill", "decode", "speculate", "batch",   "cancel", "rollback", "fork",
-    "end",     "clear",  "save",      "restore", "path",   "adapt"};
+    "end",     "clear",  "save",      "restore", "path",   "adapt",    "shift"};
 
 // The name of `count` in the text of an operation; empty where it has none.
 std::string_view CountName(EngineOpKind kind) {
@@ -32,10 +32,17 @@ std::string_view CountName(EngineOpKind kind) {
     case EngineOpKind::kFork:
     case EngineOpKind::kPath:
     case EngineOpKind::kAdapt:
+    case EngineOpKind::kShift:
       return "to";
     default:
       return "";
   }
+}
+
+// That of `accept`.
+std::string_view AcceptName(EngineOpKind kind) {
+  if (kind == EngineOpKind::kShift) return "from";
+  return kind == EngineOpKind::kSpeculate ? "accept" : "";
 }
 
 bool HasCuts(EngineOpKind kind) {
@@ -170,7 +177,7 @@ class Parser {
         op.cuts = Numbers(value, 1, 4096);
       } else if (key == "tokens" && HasTokens(op.kind)) {
         op.tokens = Number(value, 0, kAny);
-      } else if (key == "accept" && op.kind == EngineOpKind::kSpeculate) {
+      } else if (key == AcceptName(op.kind)) {
         op.accept = Number(value, 0, 4096);
       } else if (key == CountName(op.kind)) {
         op.count = op.kind == EngineOpKind::kPath ? Path(value) : Number(value, 0, kAny);
@@ -257,7 +264,7 @@ std::string EngineOpText(const EngineOp& op) {
   } else if (op.count != 0) {
     text += fmt::format(" {}={}", CountName(op.kind), op.count);
   }
-  if (op.accept != 0) text += fmt::format(" accept={}", op.accept);
+  if (op.accept != 0) text += fmt::format(" {}={}", AcceptName(op.kind), op.accept);
   if (op.tokens != 0) text += fmt::format(" tokens={}", op.tokens);
   return text;
 }

@@ -43,8 +43,10 @@ enum class EngineOpKind : uint8_t {
                // but refused at layer L, modulo their number
   kAdapt,      // what LoRA adds to the rows of one sequence from now on: set `count` of
                // MakeAdapterSets
+  kShift,      // one sequence loses positions [accept, count); where it has them not all, or there
+               // are none, that has to be refused
 };
-inline constexpr size_t kEngineOpKinds = 13;
+inline constexpr size_t kEngineOpKinds = 14;
 inline constexpr int32_t kAdapterSets = 4;
 
 std::string_view EngineOpName(EngineOpKind kind);  // "prefill", ...
@@ -79,9 +81,9 @@ struct EngineScript {
 //   prefill seq=0 cuts=3,1,4 tokens=7    decode seq=0 n=2 tokens=9     speculate seq=1 n=4 accept=2
 //   batch seq=2,0,1 cuts=5,1,3 tokens=5  cancel seq=0,1 cuts=2,1 at=17  rollback seq=0 to=6
 //   fork seq=0 to=2                      end|clear|save|restore seq=1   path seq=0 to=legacy
-//   adapt seq=1 to=3
-// (a path is direct, legacy, or refuse0, refuse1, ... by layer). seq=0, n=0, accept=0, to=0 and
-// tokens=0 may be left out, and so may blocks=0. '#' begins a comment.
+//   adapt seq=1 to=3                     shift seq=0 from=2 to=5
+// (a path is direct, legacy, or refuse0, refuse1, ... by layer). seq=0, n=0, accept=0, from=0,
+// to=0 and tokens=0 may be left out, and so may blocks=0. '#' begins a comment.
 // ParseEngineScript(EngineScriptText(s)) == s.
 std::string EngineScriptText(const EngineScript& script);
 std::string EngineOpText(const EngineOp& op);

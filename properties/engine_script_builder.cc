@@ -141,6 +141,9 @@ class EngineBuilder {
       case EngineOpKind::kAdapt:
         op.count = choose_.Between(0, kAdapterSets - 1);
         break;
+      case EngineOpKind::kShift:
+        PickShift(length, &op);
+        break;
       default:
         break;
     }
@@ -221,6 +224,15 @@ class EngineBuilder {
     }
   }
 
+  // Of few positions or many, at the beginning, near a block boundary, up to the end; sometimes of
+  // none, or past it.
+  void PickShift(int32_t length, EngineOp* op) {
+    op->accept = choose_.OneIn(3) ? 0 : choose_.Between(0, std::max(0, length - 1));
+    if (block_size_ > 1 && choose_.OneIn(3)) op->accept -= op->accept % block_size_;
+    op->count = choose_.OneIn(8) ? length + choose_.Between(0, 1)
+                                 : op->accept + choose_.Between(choose_.OneIn(8) ? 0 : 1, 4);
+  }
+
   // One to three different sequences, sometimes one twice, which has to be refused.
   void PickBatch(EngineOp* op) {
     const int32_t count = choose_.Between(1, 3);
@@ -258,6 +270,9 @@ class EngineBuilder {
         break;
       case EngineOpKind::kRollback:
         length = std::min(length, op.count);
+        break;
+      case EngineOpKind::kShift:
+        if (op.count <= length) length -= std::max(0, op.count - op.accept);
         break;
       case EngineOpKind::kFork:
         lengths_[static_cast<size_t>(op.count)] = length;

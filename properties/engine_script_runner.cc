@@ -84,6 +84,8 @@ class Runner {
       case EngineOpKind::kAdapt:
         state_.At(s).adapters = op.count;
         return;
+      case EngineOpKind::kShift:
+        return Shift(s, {op.accept, op.count});
     }
   }
 
@@ -187,6 +189,42 @@ class Runner {
     if (spec.window > 0 && held - length > spec.window) Count(EngineClass::kRollbackOverWindow);
     sequence.reference->Rollback(length);
     if (length < held) sequence.next = -1;
+  }
+
+  // Whether blocks that move may be shared, and there are too few to copy them to.
+  bool ShiftMayExhaust(const EngineSequence& sequence, const DeletedSpan& deleted) {
+    const EngineKind& kind = state_.KindOf(sequence);
+    const int32_t size = kind.spec.block_size;
+    if (size == 0 || script_.blocks == 0 || !kind.forked) return false;
+    const std::optional<BlockCounts> blocks = BlockCountsOf(*kind.root);
+    const int32_t length = sequence.reference->length() - deleted.count();
+    return !blocks || blocks->free_blocks < (length - 1) / size - deleted.first / size + 1;
+  }
+
+  void Shift(int32_t s, const DeletedSpan& deleted) {
+    state_.Blame("F4", "B4", {&s, 1});
+    EngineSequence& sequence = state_.At(s);
+    const int32_t held = sequence.reference->length();
+    const bool there = deleted.first < deleted.end && deleted.end <= held;
+    const bool may_exhaust = there && ShiftMayExhaust(sequence, deleted);
+    std::string thrown;
+    const StepOutcome outcome =
+        StepOutcomeOf([&] { driver_->Shift(*sequence.cache, deleted); }, &thrown);
+    if (outcome == StepOutcome::kExhausted && may_exhaust) return;
+    if (outcome != (there ? StepOutcome::kDone : StepOutcome::kOutOfRange)) {
+      return state_.Find(
+          "F4", s,
+          fmt::format("sequence {}: positions [{}, {}) of {} deleted ended with {}", s,
+                      deleted.first, deleted.end, held, StepOutcomeName(outcome)));
+    }
+    if (!there) return Count(EngineClass::kShiftRefused);
+    sequence.reference->Shift(deleted);
+    sequence.next = -1;
+    if (deleted.end == held) return;
+    Count(EngineClass::kShifted);
+    if (++sequence.shifts > 1) Count(EngineClass::kShiftedTwice);
+    if (state_.KindOf(sequence).forked) Count(EngineClass::kShiftBesideFork);
+    sequence.shifted = true;
   }
 
   void Fork(int32_t s, int32_t target) {

@@ -63,12 +63,17 @@ enum class EngineClass : uint8_t {
   kAdapted,           // a step of a sequence with adapters
   kAdaptersSwitched,  // a step with other adapters than the last one of its sequence
   kBatchOfAdapters,   // sequences with different ones
+  kShifted,           // rows moved
+  kShiftRefused,      // no such positions
+  kShiftedTwice,      // rows that had moved before
+  kShiftBesideFork,   // of a sequence that may share blocks
+  kStepAfterShift,
   kThreads1,
   kThreads2,
   kThreads3,
   kThreads7,
 };
-inline constexpr size_t kEngineClasses = 36;
+inline constexpr size_t kEngineClasses = 41;
 
 std::string_view EngineClassName(EngineClass engine_class);  // "prefill_step", ...
 

@@ -48,6 +48,8 @@ struct EngineSequence {
   int32_t next = -1;     // the greedy token, -1 where nobody knows it
   bool failed = false;   // its last step
   bool cleared = false;  // since its last step
+  int32_t shifts = 0;    // that moved rows
+  bool shifted = false;  // since its last step
   int64_t fork = -1;     // what it has in common with the other side of its last fork
   int32_t fork_length = 0;
   bool fork_inside = false;  // a block was partly filled then

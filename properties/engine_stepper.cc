@@ -141,6 +141,7 @@ void EngineStepper::CountStep(const StepPart& part) {
   }
   if (std::exchange(sequence.failed, false)) Count(EngineClass::kAfterFailure);
   if (std::exchange(sequence.cleared, false)) Count(EngineClass::kClearedReused);
+  if (std::exchange(sequence.shifted, false)) Count(EngineClass::kStepAfterShift);
   CountDivergence(part.sequence);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "caches/cache_file.h"
 #include "caches/failing_new.h"
 #include "caches/registry.h"
+#include "engine/shift.h"
+#include "engine/synthetic.h"
+#include "engine/transformer.h"
 #include "oracle/decorators.h"
 #include "properties/script_builder.h"
 
@@ -42,6 +46,32 @@ TEST(FailingRunTest, EveryCacheIsAsBeforeAfterEachFailedAllocation) {
       const bool small_blocks = spec.block_size > 0 && spec.block_size < 16;
       EXPECT_GT(counts.exhausted, small_blocks ? 0 : -1) << spec.name;
     }
+  }
+}
+
+// A shift takes its memory before it changes anything, on every cache.
+TEST(FailingRunTest, F4_AFailedAllocationLeavesTheContextUnshifted) {
+  const auto model = Model::Load(MakeSyntheticModel(SyntheticPreset("tiny-untied-4x2-q8_0"), 1));
+  Transformer engine(model);
+  for (const CacheSpec& spec : AllCaches()) {
+    const auto cache = spec.make({.geometry = model->config().geometry(12), .sequences = 3});
+    engine.Forward({{5, 60, 7, 80, 9, 110, 11, 120, 13, 14}}, {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+                   *cache);
+    const auto expected = cache->Fork();
+    ShiftContext(model->config(), SelectKernels("scalar"), {1, 4}, expected.get());
+    const Digest before = DigestOfCache(*cache), after = DigestOfCache(*expected);
+    int32_t failures = 0;
+    for (bool done = false; !done; ++failures) {
+      failing_new::failing_in = failures;
+      try {
+        ShiftContext(model->config(), SelectKernels("scalar"), {1, 4}, cache.get());
+        done = true;
+      } catch (const std::bad_alloc&) {
+      }
+      failing_new::failing_in = -1;
+      ASSERT_EQ(DigestOfCache(*cache), done ? after : before) << spec.name << ", " << failures;
+    }
+    EXPECT_GT(failures, 4) << spec.name;
   }
 }
 

@@ -66,9 +66,13 @@ enum class Wrong {
   kFailureLosesRow,   // that was there before the step
   kFailureOfOthers,   // undoes the first sequence of a failed batch alone
   kSwallowsFailure,
-  kOtherPath,   // the bits of the direct path by the legacy one
-  kForkStale,   // a fork without the last row
-  kForkClears,  // a fork that takes the rows along
+  kOtherPath,       // the bits of the direct path by the legacy one
+  kForkStale,       // a fork without the last row
+  kForkClears,      // a fork that takes the rows along
+  kShiftsUnturned,  // rows move and keep their angles
+  kShiftsOneLate,   // the row at the beginning stays, the one behind the end goes
+  kShiftsOtherPairs,
+  kShiftsNothingBack,  // what is behind the deleted is lost as well
   kCount,
 };
 
@@ -118,6 +122,20 @@ class WrongDriver final : public EngineDriver {
     if (wrong_ == Wrong::kRollsBackMore && length > 0 && length <= held) --length;
     if (wrong_ == Wrong::kClampsRollback) length = std::min(length, held);
     cache.Rollback(length);
+  }
+
+  void Shift(KvCache& cache, const DeletedSpan& deleted) override {
+    ModelConfig config = engine().model().config();
+    DeletedSpan edited = deleted;
+    if (wrong_ == Wrong::kShiftsUnturned) config.no_rope_interval = 1;
+    if (wrong_ == Wrong::kShiftsOtherPairs) {
+      const bool halves = config.rope_pairing == RopePairing::kHalves;
+      config.rope_pairing = halves ? RopePairing::kInterleaved : RopePairing::kHalves;
+    }
+    const bool moves = deleted.end < cache.current_length();
+    if (wrong_ == Wrong::kShiftsOneLate && moves) ++edited.first, ++edited.end;
+    ShiftContext(config, engine().kernels(), edited, &cache);
+    if (wrong_ == Wrong::kShiftsNothingBack && moves) cache.Rollback(deleted.first);
   }
 
   std::unique_ptr<KvCache> Fork(KvCache& cache) override {

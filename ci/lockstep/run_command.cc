@@ -41,6 +41,8 @@ struct RunOptions {
   std::string isa;
   std::string device;
   int32_t gpu_layers = INT32_MAX;
+  int32_t context = 0;         // positions; 0: as many as the text needs
+  int32_t context_shift = -1;  // tokens that a shift keeps; negative: none shifts
   int32_t threads = DefaultThreads();
   bool watch = false;
   int32_t watch_full = 0;  // steps, 0: never
@@ -48,6 +50,13 @@ struct RunOptions {
   bool json = false;
 
   bool watches() const { return watch || watch_full > 0; }
+  bool shifts() const { return context_shift >= 0; }
+
+  // For a text of so many, on a model of so many.
+  int32_t Positions(int32_t needed, int32_t model) const {
+    if (context > 0) return std::min({needed, context, model});
+    return shifts() ? std::min(needed, model) : needed;
+  }
 };
 
 // The digest of the rows that a decode step wrote, or of the whole cache after it.
@@ -181,9 +190,11 @@ RunReport Generate(const RunOptions& options) {
   const LoadedModel loaded = options.source.Load({.team = &team, .progress = PrintProgress});
   const Tokenizer& tokenizer = *loaded.tokenizer;
   const int32_t steps = options.max_new_tokens - 1;  // the prefill gives the first token
-  report.prompt_tokens = options.source.EncodePrompt(loaded, options.prompt, steps);
-  const auto positions = static_cast<int32_t>(report.prompt_tokens.size()) + steps;
+  report.prompt_tokens =
+      options.source.EncodePrompt(loaded, options.prompt, options.shifts() ? 0 : steps);
   const ModelConfig& config = loaded.model->config();
+  const int32_t positions = options.Positions(
+      static_cast<int32_t>(report.prompt_tokens.size()) + steps, config.context_length);
   const std::shared_ptr<Device> device =
       options.device.empty() ? nullptr : MakeDevice(options.device);
   const auto cache =
@@ -208,6 +219,7 @@ RunReport Generate(const RunOptions& options) {
   DraftsOfFlags drafts(options, config, positions);
   generate.drafts = drafts.source();
   generate.draft_tokens = options.draft_tokens;
+  generate.shift_keep = options.context_shift;
   generate.log_probabilities = options.decoding.log_probabilities;
   generate.logits_digest = !options.no_digest;
   if (tokenizer.eos()) generate.stop_tokens.push_back(*tokenizer.eos());
@@ -255,6 +267,9 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
     json["drafts"] = {{"proposed", report.generated.drafted},
                       {"accepted", report.generated.accepted}};
   }
+  if (report.generated.shifts > 0) {
+    json["shifts"] = {{"count", report.generated.shifts}, {"deleted", report.generated.deleted}};
+  }
   if (!options.no_digest) json["digest"] = report.generated.logits_digest.Hex();
   if (!report.device.empty()) {
     json["device"] = {{"name", report.device},
@@ -291,9 +306,17 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
     fmt::print(stderr, "drafts: {} of {} accepted\n", report.generated.accepted,
                report.generated.drafted);
   }
-  fmt::print(stderr, "repeat: lockstep run {}{}{} --prompt {} -n {}\n",
+  if (report.generated.shifts > 0) {
+    fmt::print(stderr, "context: shifted {} times, {} positions deleted\n", report.generated.shifts,
+               report.generated.deleted);
+  }
+  std::string context;
+  if (options.context > 0) context += fmt::format(" --context {}", options.context);
+  if (options.shifts()) context += fmt::format(" --context-shift {}", options.context_shift);
+  fmt::print(stderr, "repeat: lockstep run {}{}{} --prompt {} -n {}{}\n",
              options.source.CommandLine(), options.adapters.CommandLine(),
-             options.decoding.CommandLine(), ShellWord(options.prompt), options.max_new_tokens);
+             options.decoding.CommandLine(), ShellWord(options.prompt), options.max_new_tokens,
+             context);
   for (size_t i = 0; i < report.generated.log_probabilities.size(); ++i) {
     const TokenLogProbability& token = report.generated.log_probabilities[i];
     fmt::print(stderr, "token {} {:.6f}", report.generated.tokens[i], token.chosen);
@@ -335,6 +358,11 @@ Command RunCommand() {
            &options->device},
           {"--gpu-layers", "N", "layers on the device (default: all)",
            IntTarget{&options->gpu_layers, 1}},
+          {"--context", "N", "positions; unless given, as many as the text needs",
+           IntTarget{&options->context, 1}},
+          {"--context-shift", "KEEP",
+           "when they are used up, go on without half of what is behind the first KEEP tokens",
+           IntTarget{&options->context_shift, 0}},
           {"--isa", "NAME", "kernels, instead of LOCKSTEP_ISA or the best", &options->isa},
           {"--threads", "N", "threads; unless given, the CPUs that the process may use, 8 at most",
            IntTarget{&options->threads, 1, ThreadTeam::kMaxSize}},

@@ -71,6 +71,28 @@ TEST(RunTest, ThreadsChangeNoBitAndAreNamed) {
   EXPECT_EQ(RunLockstepCommand(TinyRun({"--threads", "0"})).exit_code, 2);
 }
 
+TEST(RunTest, AShiftedContextGoesOn) {
+  const std::vector<std::string> flags = {"--json", "-n", "50", "--context", "24"};
+  const auto with = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> args = {"run", "--synthetic", "tiny-gqa-9x3-q8_0", "--prompt", "Once"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  };
+  const json shifted = RunJson(with({"--context-shift", "2"}));
+  EXPECT_EQ(shifted["tokens"].size(), 50u);
+  EXPECT_GT(shifted["shifts"]["count"], 1);
+  EXPECT_EQ(shifted["shifts"]["deleted"].get<int>(), shifted["shifts"]["count"].get<int>() * 11);
+  for (const char* cache : {"paged/4", "paged/16"}) {
+    EXPECT_EQ(RunJson(with({"--context-shift", "2", "--cache", cache}))["digest"],
+              shifted["digest"]);
+  }
+  const ProcessResult refused = RunLockstepCommand(with({}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("the cache has 24"), std::string::npos) << refused.err;
+  EXPECT_EQ(RunLockstepCommand(with({"--context-shift", "23"})).exit_code, 2);
+}
+
 TEST(RunTest, WatchShowsTheRowsOfEachDecodeStep) {
   const json plain = RunJson(TinyRun({"--json"}));
   EXPECT_FALSE(plain.contains("watch"));

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <cstdint>
 
 #include "caches/check.h"
 #include "engine/kernels/bits.h"
 #include "engine/kernels/double_double.h"
 #include "engine/kernels/exp.h"
 #include "engine/kernels/tanh.h"
+#include "engine/rope_turn.h"
 
 #if FLT_EVAL_METHOD != 0
 #error "engine/ARITHMETIC.md needs float expressions evaluated in binary32"
@@ -109,10 +111,8 @@ std::vector<DoubleDouble> Frequencies(const RopeFrequencies& rope) {
   return frequencies;
 }
 
-}  // namespace
-
-RopeTable::RopeTable(const RopeFrequencies& rope, int32_t num_positions)
-    : half_(rope.dim / 2), num_positions_(num_positions) {
+// The same, once it is checked that the angles up to that many positions can be computed.
+std::vector<DoubleDouble> CheckedFrequencies(const RopeFrequencies& rope, int32_t num_positions) {
   LS_CHECK(rope.dim > 0 && rope.dim % 2 == 0 && rope.theta > 0 && std::isfinite(rope.theta) &&
                rope.linear > 0 && rope.attention > 0 && num_positions > 0,
            "RoPE of {} dimensions, theta {}, divided by {}, {} positions", rope.dim, rope.theta,
@@ -120,13 +120,33 @@ RopeTable::RopeTable(const RopeFrequencies& rope, int32_t num_positions)
   LS_CHECK(!rope.yarn || (rope.theta > 1 && rope.yarn->factor > 0 && rope.yarn->original > 0 &&
                           rope.yarn->fast > 0 && rope.yarn->slow > 0),
            "YaRN by {} from {} positions", rope.yarn->factor, rope.yarn->original);
-  const auto half = static_cast<size_t>(half_);
-  const DoubleDouble attention = AttentionFactor(rope);
-  const bool scales = rope.yarn || rope.attention != 1.0;
-  const std::vector<DoubleDouble> frequencies = Frequencies(rope);
+  std::vector<DoubleDouble> frequencies = Frequencies(rope);
   for (const DoubleDouble& frequency : frequencies) {
     LS_CHECK(frequency.hi * num_positions <= kMaxRadians, "{} radians a position", frequency.hi);
   }
+  return frequencies;
+}
+
+}  // namespace
+
+RopeTurn RopeTurnOver(const RopeFrequencies& rope, int32_t distance) {
+  LS_CHECK(distance >= 0 && distance < INT32_MAX, "a turn over {} positions", distance);
+  RopeTurn turn;
+  for (const DoubleDouble& frequency : CheckedFrequencies(rope, distance + 1)) {
+    const internal::SinCosPair pair =
+        internal::SinCosOf(frequency * DoubleDouble{static_cast<double>(distance)});
+    turn.cos.push_back(RoundOnce(pair.cos));
+    turn.sin.push_back(RoundOnce(pair.sin));
+  }
+  return turn;
+}
+
+RopeTable::RopeTable(const RopeFrequencies& rope, int32_t num_positions)
+    : half_(rope.dim / 2), num_positions_(num_positions) {
+  const std::vector<DoubleDouble> frequencies = CheckedFrequencies(rope, num_positions);
+  const auto half = static_cast<size_t>(half_);
+  const DoubleDouble attention = AttentionFactor(rope);
+  const bool scales = rope.yarn || rope.attention != 1.0;
   table_.resize(static_cast<size_t>(num_positions) * 2 * half);
   for (size_t p = 0; p < static_cast<size_t>(num_positions); ++p) {
     float* row = &table_[p * 2 * half];

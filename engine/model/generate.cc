@@ -9,12 +9,27 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "engine/prefix_cache.h"
+#include "engine/shift.h"
 
 namespace lockstep {
 namespace {
 
+// Positions of the text.
+int32_t LimitOf(const Transformer& transformer, const KvCache& cache) {
+  return std::min(transformer.model().config().context_length, cache.max_length());
+}
+
+void CheckShift(int32_t keep, int32_t limit) {
+  if (keep <= limit - 2) return;
+  throw Error({"shift_keep",
+               fmt::format("of {} positions {} are kept, which leaves none to delete", limit, keep),
+               "keep fewer, or give more positions"});
+}
+
 void CheckFits(const Transformer& transformer, const KvCache& cache, size_t prompt_tokens,
-               int32_t max_new_tokens) {
+               const GenerateOptions& options) {
+  if (options.shift_keep >= 0) CheckShift(options.shift_keep, LimitOf(transformer, cache));
+  const int32_t max_new_tokens = options.max_new_tokens;
   if (prompt_tokens == 0) {
     throw Error({"prompt", "it has no token to predict from", "give a prompt or add a BOS token"});
   }
@@ -24,8 +39,9 @@ void CheckFits(const Transformer& transformer, const KvCache& cache, size_t prom
   }
   // The last new token is never fed back, so it needs no row.
   const int64_t held = cache.current_length();
-  const int64_t rows = held + static_cast<int64_t>(prompt_tokens) +
-                       std::max<int64_t>(0, int64_t{max_new_tokens} - 1);
+  const int64_t fed_back =
+      options.shift_keep >= 0 ? 0 : std::max<int64_t>(0, int64_t{max_new_tokens} - 1);
+  const int64_t rows = held + static_cast<int64_t>(prompt_tokens) + fed_back;
   const int32_t context = transformer.model().config().context_length;
   const bool model_is_limit = context <= cache.max_length();
   const int32_t limit = model_is_limit ? context : cache.max_length();
@@ -50,6 +66,7 @@ class Generation {
         sampler_(options.sampler),
         random_(options.seed),
         prompt_rows_(static_cast<int32_t>(prompt.size())),
+        limit_(LimitOf(transformer, cache)),
         text_(options.before.begin(), options.before.end()) {
     text_.insert(text_.end(), prompt.begin(), prompt.end());
     only_tokens_ =
@@ -59,22 +76,23 @@ class Generation {
 
   GenerateResult Run() {
     // What the rows of others were computed from, nobody knows.
-    const bool knows_all =
+    knows_all_ =
         options_.prefixes != nullptr && cache_.current_length() == 0 && options_.before.empty();
-    if (knows_all) result_.attached = options_.prefixes->Attach(text_, adapters(), &cache_);
+    if (knows_all_) result_.attached = options_.prefixes->Attach(text_, adapters(), &cache_);
     int32_t position = cache_.current_length();
     for (bool first = true; first || Wanted() > 0; first = false) {
       const int32_t rows = first ? prompt_rows_ - result_.attached : 1;
+      if (position == limit_ && options_.shift_keep >= 0) position -= Shift();
       Drafts drafts;
-      if (!first && options_.drafts != nullptr) drafts = Propose();
+      if (!first && options_.drafts != nullptr) drafts = Propose(limit_ - position - 1);
       const int32_t kept =
           Step(std::span(text_).last(static_cast<size_t>(rows)), position, std::move(drafts));
       if (!first && options_.on_decode) options_.on_decode(position);
-      if (first && knows_all) Register();
+      if (first) Register();
       if (kept == 0) break;
       position += rows + kept - 1;
     }
-    if (knows_all) Register();
+    Register();
     result_.logits_digest = digest_.Finish();
     return std::move(result_);
   }
@@ -87,13 +105,26 @@ class Generation {
   std::span<const AppliedAdapter> adapters() const { return transformer_.adapters(); }
 
   void Register() {
+    if (!knows_all_) return;
     const auto rows = static_cast<size_t>(cache_.current_length());
     options_.prefixes->Register(std::span(text_).first(rows), adapters(), cache_);
   }
 
-  Drafts Propose() {
+  // Returns by how many positions the text moved. Its rows are no longer what its tokens alone
+  // give.
+  int32_t Shift() {
+    knows_all_ = false;
+    const int32_t keep = options_.shift_keep;
+    const DeletedSpan deleted = {keep, keep + (limit_ - keep) / 2};
+    ShiftContext(transformer_.model().config(), transformer_.kernels(), deleted, &cache_);
+    ++result_.shifts;
+    result_.deleted += deleted.count();
+    return deleted.count();
+  }
+
+  Drafts Propose(int32_t room) {
     // One token comes from the step itself.
-    const int32_t count = std::min(options_.draft_tokens, Wanted() - 1);
+    const int32_t count = std::min({options_.draft_tokens, Wanted() - 1, room});
     return count > 0 ? options_.drafts->Propose(text_, count, &random_) : Drafts();
   }
 
@@ -172,6 +203,8 @@ class Generation {
   Sampler sampler_;
   Random random_;
   const int32_t prompt_rows_;
+  const int32_t limit_;     // positions
+  bool knows_all_ = false;  // what each row was computed from: it may be registered
   std::vector<int32_t> text_;
   bool only_tokens_ = false;
   DigestBuilder digest_;
@@ -191,7 +224,7 @@ int32_t KeepCommonPrefix(KvCache& cache, std::span<const int32_t> held,
 
 GenerateResult Generate(Transformer& transformer, KvCache& cache, std::span<const int32_t> prompt,
                         const GenerateOptions& options) {
-  CheckFits(transformer, cache, prompt.size(), options.max_new_tokens);
+  CheckFits(transformer, cache, prompt.size(), options);
   CheckSamplerOptions(options.sampler, transformer.model().config().vocab_size);
   return Generation(transformer, cache, options, prompt).Run();
 }

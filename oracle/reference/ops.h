@@ -76,9 +76,17 @@ struct RopeShape {
   double stretch = 1;                   // of what is rotated
 };
 
+// The shape of a model's layers: of those with a window, which may have their own, or of the
+// others.
+RopeShape RopeShapeOf(const Hyperparameters& hp, bool local);
+
 // Each pair (a, b) turned by the angle position * theta^(-2i / rope_dim) / linear / factors[i] and
 // stretched, carrying bounds on. YaRN divides the angles of slow pairs and stretches by itself.
 Rows Rope(const Rows& x, std::span<const int64_t> positions, const RopeShape& shape);
+
+// Rotated rows turned once more, `by` positions further, back where it is negative: by the angles
+// alone, for they are stretched already.
+Rows Turned(const Rows& x, int64_t by, RopeShape shape);
 
 struct AttentionInput {
   int64_t heads = 0;

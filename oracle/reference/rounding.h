@@ -8,6 +8,9 @@ namespace lockstep::oracle {
 inline constexpr double kUnit = 0x1p-24;      // unit roundoff of binary32
 inline constexpr double kSecondOrder = 1.01;  // for the terms that first-order bounds leave out
 
+// Where binary32 underflows, errors are absolute. Below every number that matters to a logit.
+inline constexpr double kTiny = 1e-36;
+
 }  // namespace lockstep::oracle
 
 #endif  // LOCKSTEP_ORACLE_REFERENCE_ROUNDING_H_
