@@ -131,7 +131,7 @@ class Recorder {
       case EngineOpKind::kCancel:
         return Batch(op, {.cancel_at = op.count});
       case EngineOpKind::kRollback:
-        return Rollback(s, op.count);
+        return Change(s, op.count, [&](KvCache& c) { driver_->Rollback(c, op.count); });
       case EngineOpKind::kFork:
         Fork(s, op.count);
         return StepOutcome::kDone;
@@ -139,9 +139,7 @@ class Recorder {
         Slot(s).reset();
         return StepOutcome::kDone;
       case EngineOpKind::kClear:
-        At(s).cache->Clear();
-        Shorten(&At(s), 0);
-        return StepOutcome::kDone;
+        return Change(s, 0, [](KvCache& c) { c.Clear(); });
       case EngineOpKind::kSave:
         Save(s);
         return StepOutcome::kDone;
@@ -155,7 +153,9 @@ class Recorder {
         At(s).adapters = op.count;
         return StepOutcome::kDone;
       case EngineOpKind::kShift:
-        return Shift(s, {op.accept, op.count});
+        return Change(s, At(s).length + op.accept - op.count, [&](KvCache& c) {
+          driver_->Shift(c, {op.accept, op.count});
+        });
     }
     return StepOutcome::kOther;
   }
@@ -279,22 +279,11 @@ class Recorder {
 
   // ---- Everything else --------------------------------------------------------------------
 
-  static StepOutcome OutcomeOf(const std::function<void()>& call) {
+  // Something that leaves `length` rows at most.
+  StepOutcome Change(int32_t s, int32_t length, const std::function<void(KvCache&)>& call) {
     std::string thrown;
-    return StepOutcomeOf(call, &thrown);
-  }
-
-  StepOutcome Rollback(int32_t s, int32_t length) {
-    Sequence& sequence = At(s);
-    const auto outcome = OutcomeOf([&] { driver_->Rollback(*sequence.cache, length); });
-    if (outcome == StepOutcome::kDone) Shorten(&sequence, length);
-    return outcome;
-  }
-
-  StepOutcome Shift(int32_t s, const DeletedSpan& deleted) {
-    Sequence& sequence = At(s);
-    const auto outcome = OutcomeOf([&] { driver_->Shift(*sequence.cache, deleted); });
-    if (outcome == StepOutcome::kDone) Shorten(&sequence, sequence.length - deleted.count());
+    const StepOutcome outcome = StepOutcomeOf([&] { call(*At(s).cache); }, &thrown);
+    if (outcome == StepOutcome::kDone) Shorten(&At(s), length);
     return outcome;
   }
 
@@ -323,10 +312,13 @@ class Recorder {
   StepOutcome Restore(int32_t s) {
     Sequence& sequence = At(s);
     if (!saved_) return StepOutcome::kDone;
-    const auto outcome = OutcomeOf([&] {
-      StateReader reader(saved_->file, "the save");
-      sequence.cache->LoadState(&reader);
-    });
+    std::string thrown;
+    const StepOutcome outcome = StepOutcomeOf(
+        [&] {
+          StateReader reader(saved_->file, "the save");
+          sequence.cache->LoadState(&reader);
+        },
+        &thrown);
     if (outcome != StepOutcome::kDone) return outcome;
     sequence.length = saved_->length;
     sequence.next = -1;

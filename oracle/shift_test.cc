@@ -15,6 +15,7 @@
 #include "caches/registry.h"
 #include "caches/simple_kv_cache.h"
 #include "engine/synthetic.h"
+#include "engine/test_models.h"
 #include "engine/transformer.h"
 #include "oracle/difference.h"
 #include "oracle/model_cache.h"
@@ -206,6 +207,66 @@ INSTANTIATE_TEST_SUITE_P(Presets, ShiftOracleTest, testing::ValuesIn(Presets()),
                            }
                            return name;
                          });
+
+// Half the absolute difference of two distributions, in [0, 1].
+double Distance(std::span<const float> a, std::span<const float> b) {
+  const auto probabilities = [](std::span<const float> logits) {
+    const double largest = *std::ranges::max_element(logits);
+    std::vector<double> p;
+    for (const float logit : logits) p.push_back(std::exp(logit - largest));
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    for (double& share : p) share /= sum;
+    return p;
+  };
+  const auto p = probabilities(a), q = probabilities(b);
+  double distance = 0;
+  for (size_t i = 0; i < p.size(); ++i) distance += std::fabs(p[i] - q[i]) / 2;
+  return distance;
+}
+
+// A story of a real model, of which the older half is deleted: how far the distributions of the
+// next tokens are from those of the rest computed anew, by shifts with and without turning back.
+TEST(ShiftDistanceTest, TurnedKeysAreNearerToAFreshComputation) {
+  LOCKSTEP_TEST_MODEL_OR_SKIP(path, "stories260K-f32.gguf");
+  const auto model = Model::Load(GgufFile::Open(path));
+  const ModelConfig& config = model->config();
+  constexpr int32_t kText = 200, kNext = 40;
+  const DeletedSpan deleted = {4, 102};
+  Transformer engine(model);
+  SimpleKvCache shifted(config.geometry(300)), unturned(config.geometry(300)),
+      fresh(config.geometry(300));
+  std::vector<int32_t> tokens = {1};
+  for (int32_t i = 0; i < kText; ++i) {
+    tokens.push_back(engine.ForwardGreedy({{tokens.back()}}, {{i}}, shifted));
+  }
+  const int32_t next = tokens.back();
+  tokens.pop_back();
+  Prefill(model, tokens, &unturned);
+  ShiftContext(config, engine.kernels(), deleted, &shifted);
+  ModelConfig no_positions = config;
+  no_positions.no_rope_interval = 1;
+  ShiftContext(no_positions, engine.kernels(), deleted, &unturned);
+  tokens.erase(tokens.begin() + deleted.first, tokens.begin() + deleted.end);
+  Prefill(model, tokens, &fresh);
+  double near = 0, far = 0;
+  int32_t token = next;
+  for (int32_t i = 0; i < kNext; ++i) {
+    const int32_t position = fresh.current_length();
+    const auto step = [&](KvCache& cache) {
+      const auto logits = engine.Forward({{token}}, {{position}}, cache);
+      return std::vector<float>(logits.begin(), logits.end());
+    };
+    const auto expected = step(fresh), turned = step(shifted), other = step(unturned);
+    near += Distance(turned, expected) / kNext;
+    far += Distance(other, expected) / kNext;
+    token = ArgMax(expected);
+  }
+  RecordProperty("distance", fmt::format("{:.4f}", near));
+  RecordProperty("distance_unturned", fmt::format("{:.4f}", far));
+  EXPECT_GT(near, 0);
+  EXPECT_LT(near, 0.06);
+  EXPECT_LT(10 * near, far);
+}
 
 class ShiftTest : public testing::Test {
  protected:
