@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "caches/registry.h"
+#include "engine/adapter.h"
 #include "engine/model.h"
 #include "oracle/digest_line.h"
 #include "oracle/matrix_controls.h"
@@ -47,6 +48,8 @@ struct MatrixModel {
   std::string name;
   std::shared_ptr<const Model> model;
   std::vector<int32_t> prompt = {};  // token ids, not empty
+  // Of every step of the sequence under test; its neighbours in a batch have none.
+  std::vector<AppliedAdapter> adapters = {};
 };
 
 // Digests that something else computed, as one value of an axis.

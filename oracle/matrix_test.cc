@@ -96,6 +96,34 @@ TEST(MatrixTest, EveryAxisIsEqualAndProved) {
   }
 }
 
+// An adapter changes what is computed, the same way on every axis of the host. Its neighbours in a
+// batch have none. Devices have no kernels for it.
+TEST(MatrixTest, AModelWithAnAdapterIsProvedOnEveryAxisOfTheHost) {
+  const auto run = [](std::vector<AppliedAdapter> adapters) {
+    MatrixOptions options = TestOptions();
+    options.models[0].adapters = std::move(adapters);
+    options.axes = {MatrixAxis::kWritePath, MatrixAxis::kChunking, MatrixAxis::kBatch,
+                    MatrixAxis::kThreads,   MatrixAxis::kIsa,      MatrixAxis::kRollback,
+                    MatrixAxis::kSave,      MatrixAxis::kFork,     MatrixAxis::kDevice};
+    return RunMatrix(options);
+  };
+  const MatrixResult plain = run({});
+  const MatrixResult adapted =
+      run({{.adapter = MakeSyntheticAdapter(TestModel().model->config(), {}, 1)}});
+  EXPECT_EQ(adapted.outcome, MatrixOutcome::kEqual) << adapted.verdict;
+  for (const MatrixRow& row : adapted.rows) {
+    const MatrixRow& other = RowOf(plain, row.axis->axis);
+    for (size_t i = 0; i < row.cells.size(); ++i) {
+      if (row.axis->axis == MatrixAxis::kDevice) {
+        EXPECT_EQ(row.cells[i].verdict, Verdict::kNotAvailable) << row.cells[i].value;
+        continue;
+      }
+      EXPECT_EQ(row.cells[i].verdict, Verdict::kEqual) << row.axis->name << row.cells[i].detail;
+      EXPECT_NE(row.cells[i].digest, other.cells[i].digest) << row.axis->name;
+    }
+  }
+}
+
 // Whatever its family does, each axis has a control that it shows.
 TEST(MatrixTest, EveryFamilyIsProvedOnEveryAxisOfTheHost) {
   for (const char* preset : {"tiny-mistral-6x2-q8_0", "tiny-fused-4x1-f16", "tiny-gemma2-5x1-q8_0",

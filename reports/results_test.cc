@@ -147,6 +147,25 @@ TEST(GoogleBenchmarkTest, RepetitionsAreSamplesInSecondsAndAggregatesAreNot) {
   EXPECT_DOUBLE_EQ(cpu.benchmarks[0].samples[0].value, 200e-6);
 }
 
+TEST(GoogleBenchmarkTest, NumbersThatJsonDoesNotHaveAreReadAsWritten) {
+  const auto with = [](const std::string& before, const std::string& after) {
+    std::string text = kGoogle;
+    const size_t at = text.find(before);
+    EXPECT_NE(at, text.npos) << before;
+    return text.replace(at, before.size(), after);
+  };
+  // The relative deviation of a counter that is zero.
+  const BenchRun run = ParseGoogleBenchmark(
+      with("\"real_time\": 255", "\"allocations\": -NaN, \"gb\": Infinity, \"real_time\": NaN"),
+      "g");
+  EXPECT_EQ(run, ParseGoogleBenchmark(kGoogle, "g"));
+  // Inside of a text they are letters.
+  const BenchRun named = ParseGoogleBenchmark(with("\"box\"", R"("a\"NaN\\")"), "g");
+  EXPECT_EQ(named.machine.processor, "a\"NaN\\");
+  // A sample that is none is refused, not left out.
+  EXPECT_THROW(ParseGoogleBenchmark(with("\"real_time\": 250", "\"real_time\": NaN"), "g"), Error);
+}
+
 TEST(GoogleBenchmarkTest, WhatCannotBeComparedIsRefused) {
   EXPECT_EQ(GoogleRefusal([](auto&) {}), "");
   EXPECT_THAT(GoogleRefusal([](auto& j) { j.erase("benchmarks"); }),

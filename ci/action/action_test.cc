@@ -176,6 +176,53 @@ TEST(AllGreen, IsGreenOnlyWhenEveryJobSucceeded) {
   EXPECT_EQ(code("{}"), 1);
 }
 
+// ci/bench-pr in a repository with a change, with a program in place of lockstep that writes down
+// its arguments and ends as it is told.
+class BenchOfAPullRequestTest : public ActionTest {
+ protected:
+  BenchOfAPullRequestTest() {
+    std::filesystem::create_directories(repository() + "/ci");
+    std::filesystem::copy(kRoot + "/ci/bench-pr", repository() + "/ci/bench-pr");
+    Write("lockstep",
+          "#!/bin/sh\necho \"$@\" > arguments\n"
+          "[ \"$END\" = 2 ] || echo '**verdict**' > \"$RUNNER_TEMP/lockstep-bench/comment.md\"\n"
+          "exit \"$END\"\n");
+    Git("chmod +x lockstep && git init -q -b main && git config user.name T && "
+        "git config user.email t@example.org && git add . && git commit -qm base && "
+        "git checkout -qb change && git commit -qm change --allow-empty && git checkout -q main && "
+        "git commit -qm later --allow-empty && git checkout -q change");
+  }
+
+  Ran Compare(int end, const std::string& arguments = "main") const {
+    return Shell("ci/bench-pr " + arguments, repository(),
+                 {{"LOCKSTEP", "./lockstep"},
+                  {"END", std::to_string(end)},
+                  {"RUNNER_TEMP", folder_},
+                  {"GITHUB_STEP_SUMMARY", folder_ + "/summary"}});
+  }
+};
+
+TEST_F(BenchOfAPullRequestTest, TheCommitWhereItLeftItsBaseIsComparedWithTheTree) {
+  const Ran ran = Compare(0, "main --filter kernel/");
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  const Ran merge_base = Shell("git rev-parse main^", repository());
+  const std::string commit = merge_base.out.substr(0, 40);
+  EXPECT_THAT(ReadWholeTextFile(repository() + "/arguments"),
+              testing::AllOf(HasSubstr("bench compare --base " + commit + " "),
+                             HasSubstr(" --filter kernel/")));
+  EXPECT_EQ(ReadWholeTextFile(folder_ + "/summary"), "**verdict**\n");
+}
+
+TEST_F(BenchOfAPullRequestTest, FailsForWhatIsSlowerAndNotForWhatIsOpen) {
+  EXPECT_EQ(Compare(1).code, 1);
+  const Ran open = Compare(3);
+  EXPECT_EQ(open.code, 0) << open.out;
+  EXPECT_THAT(open.out, HasSubstr("::warning title=lockstep bench::"));
+  // Nothing compared is never green, whatever an earlier run left.
+  EXPECT_EQ(Compare(2).code, 2);
+  EXPECT_EQ(Compare(0, "no-such-branch").code, 128);
+}
+
 std::vector<std::filesystem::path> Workflows() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(kRoot + "/.github/workflows")) {

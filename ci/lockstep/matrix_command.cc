@@ -9,15 +9,14 @@
 
 #include "caches/error.h"
 #include "caches/file_io.h"
-#include "caches/random.h"
 #include "caches/registry.h"
+#include "ci/lockstep/matrix_models.h"
 #include "ci/lockstep/matrix_outside.h"
 #include "ci/lockstep/matrix_picture.h"
 #include "ci/lockstep/matrix_shard.h"
 #include "ci/lockstep/progress_line.h"
 #include "ci/lockstep/shell_word.h"
 #include "engine/math.h"
-#include "engine/synthetic.h"
 #include "oracle/matrix.h"
 
 namespace lockstep::cli {
@@ -25,77 +24,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Rows of several blocks, no blocks at all, and every stage a layer can have.
-constexpr std::string_view kDefaultPresets[] = {"tiny-gqa-9x3-q8_0", "tiny-mha-4x4-f32",
-                                                "tiny-bias-qknorm-6x2-q8_0"};
-constexpr int32_t kPromptTokens = 40;       // cut by 7 and by 16 with a rest
-constexpr int32_t kLongPromptTokens = 261;  // reductions over positions of more than one segment
-constexpr int32_t kRejectedMax = 3;         // positions that a rollback gives back
-
-// Small enough for a prompt beyond 256 positions.
-SyntheticSpec LongSpec() {
-  SyntheticSpec spec;
-  spec.name = "long-2x1-q4_0";
-  spec.dim = 32;
-  spec.ffn_dim = 64;
-  spec.num_layers = 2;
-  spec.num_heads = 2;
-  spec.num_kv_heads = 1;
-  spec.head_dim = 32;
-  spec.vocab_size = 288;
-  spec.context_length = 320;
-  spec.weight_type = GgmlType::kQ4_0;
-  return spec;
-}
-
-std::vector<int32_t> SomeTokens(const ModelConfig& config, int32_t count, uint64_t seed) {
-  Random random = Random(seed).Split(static_cast<uint64_t>(count));
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (int32_t& token : tokens) {
-    token = static_cast<int32_t>(random.Below(static_cast<uint32_t>(config.vocab_size)));
-  }
-  return tokens;
-}
-
-MatrixModel SyntheticModel(const SyntheticSpec& spec, int32_t prompt_tokens, uint64_t seed) {
-  MatrixModel model{.name = spec.name, .model = Model::Load(MakeSyntheticModel(spec, seed))};
-  model.prompt = SomeTokens(model.model->config(), prompt_tokens, seed);
-  return model;
-}
-
-std::vector<MatrixModel> ModelsOf(const MatrixFlags& flags) {
-  const uint64_t seed = flags.source.seed;
-  std::vector<MatrixModel> models;
-  if (!flags.source.given()) {
-    for (const std::string_view preset : kDefaultPresets) {
-      models.push_back(SyntheticModel(SyntheticPreset(preset), kPromptTokens, seed));
-    }
-    models.push_back(SyntheticModel(LongSpec(), kLongPromptTokens, seed));
-    return models;
-  }
-  const LoadedModel loaded = flags.source.Load();
-  const int32_t more = std::max(flags.decode_steps, kRejectedMax);
-  MatrixModel model{.name = "given", .model = loaded.model};
-  if (!flags.prompt.empty()) {
-    model.prompt = flags.source.EncodePrompt(loaded, flags.prompt, more);
-  } else {
-    const int32_t room = loaded.model->config().context_length - more;
-    if (room < 1) {
-      throw Error({"-n", fmt::format("{} decode steps leave no room in the context", more),
-                   "decode fewer steps"});
-    }
-    model.prompt = SomeTokens(loaded.model->config(), std::min(kPromptTokens, room), seed);
-  }
-  models.push_back(std::move(model));
-  return models;
-}
-
 // What makes this matrix, for a line of output.
 std::string SubjectLine(const MatrixFlags& flags, const MatrixOptions& options) {
-  std::string models = flags.source.given() ? flags.source.Description() : "";
-  for (const MatrixModel& model : options.models) {
-    if (flags.source.given()) break;
-    models += (models.empty() ? "" : ", ") + model.name;
+  std::string models;
+  if (flags.source.given()) {
+    models = flags.source.Description() + flags.adapters.CommandLine();
+  } else if (flags.every_model) {
+    models = fmt::format("{} synthetic models, each as it is and with an adapter",
+                         options.models.size() / 2);
+  } else {
+    for (const MatrixModel& model : options.models) {
+      models += (models.empty() ? "" : ", ") + model.name;
+    }
   }
   std::string kernels;
   for (const KernelTable* table : options.kernels) {
@@ -116,7 +56,7 @@ MatrixOptions OptionsOf(const MatrixFlags& flags) {
   } else {
     options.kernels.assign(AvailableKernels().begin(), AvailableKernels().end());
   }
-  options.models = ModelsOf(flags);
+  options.models = MatrixModelsOf(flags);
   options.decode_steps = flags.decode_steps;
   options.seed = flags.source.seed;
   return options;
@@ -134,6 +74,7 @@ std::vector<std::string> DigestArguments(const MatrixFlags& flags, const std::st
   add("--isa", flags.isa);
   add("--control", control);
   for (const std::string& cache : flags.caches) add("--cache", cache);
+  if (flags.every_model) args.push_back("--every-model");
   return args;
 }
 
@@ -142,6 +83,10 @@ std::vector<OutsideDigests> ProcessRows(const MatrixFlags& flags, const MatrixOp
   const auto row = [&](std::string value, const std::string& control, bool other_memory) {
     OutsideDigests made{.axis = MatrixAxis::kProcess, .value = std::move(value)};
     made.control = !control.empty();
+    if (!flags.adapters.files.empty()) {
+      made.unavailable = "digests for other processes are of models without adapters";
+      return made;
+    }
     const auto text = OutputOfSecondProcess(DigestArguments(flags, control), other_memory);
     made.lines = ParseDigestLines("second process", text);
     made.expected = made.control ? LinesHere(options.models, {&odd, 1}, options.caches)
@@ -273,6 +218,8 @@ std::vector<Flag> MatrixFlags::Flags() {
        &matrix},
       {"--axis", "AXIS", "an axis of the matrix, once for each (default: all)", &axes},
       {"--control", "CONTROL", "a control as the subject of its axis, to see it found", &control},
+      {"--every-model", "", "every small synthetic model, as it is and with an adapter",
+       &every_model},
       {"--compilers", "FILE", "what ci/compilers wrote (default: beside the binary)", &compilers},
       {"--aarch64", "FILE", "what the probe printed on aarch64 (default: beside the binary)",
        &aarch64},
@@ -289,6 +236,7 @@ std::vector<Flag> MatrixFlags::Flags() {
 std::string MatrixFlags::NeedsMatrix() const {
   if (matrix) return "";
   if (!axes.empty()) return "--axis";
+  if (every_model) return "--every-model";
   if (digests) return "--digests";
   if (probe) return "--probe";
   if (shard != "1/1") return "--shard";
@@ -308,6 +256,8 @@ std::string MatrixFlags::NeedsMatrix() const {
 std::string MatrixFlags::CommandLine(std::string_view axis) const {
   std::string line = "lockstep verify --matrix";
   line += source.given() ? " " + source.CommandLine() : fmt::format(" --seed {}", source.seed);
+  line += adapters.CommandLine();
+  if (every_model) line += " --every-model";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) line += fmt::format(" {} {}", name, ShellWord(value));
   };

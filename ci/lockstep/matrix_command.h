@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ci/lockstep/command.h"
+#include "ci/lockstep/decoding_flags.h"
 #include "ci/lockstep/model_source.h"
 
 namespace lockstep::cli {
@@ -24,6 +25,7 @@ struct MatrixFlags {
   bool probe = false;             // --probe: with --digests, those of the probe's models
   std::string shard = "1/1";      // --shard: every n-th axis, from the i-th
   std::string shard_file;         // --shard-file: what ran, for lockstep merge
+  bool every_model = false;       // --every-model: small synthetic ones, with and without adapters
 
   // Shared with verify without --matrix.
   ModelSource source = {};
@@ -32,6 +34,7 @@ struct MatrixFlags {
   std::vector<std::string> caches = {};
   std::string isa = {};
   bool json = false;
+  AdapterFlags adapters = {};
 
   // The flags that only --matrix has, bound to this object.
   std::vector<Flag> Flags();

@@ -66,6 +66,46 @@ const json* Axis(const json& object, const std::string& name) {
   return nullptr;
 }
 
+TEST(MatrixCommandTest, EveryModelIsRunAsItIsAndWithAnAdapter) {
+  const auto run = [](std::initializer_list<std::string> more) {
+    std::vector<std::string> args = {"verify", "--matrix", "--axis",  "fork",  "-n",    "1",
+                                     "--json", "--cache",  "paged/4", "--isa", "scalar"};
+    args.insert(args.end(), more);
+    return RunLockstepCommand(args);
+  };
+  const ProcessResult every = run({"--every-model"});
+  EXPECT_EQ(every.exit_code, 0) << every.err;
+  const json object = json::parse(every.out);
+  std::set<std::string> names;
+  for (const json& model : object["models"]) names.insert(model["name"].get<std::string>());
+  EXPECT_EQ(names.size(), object["models"].size());
+  EXPECT_TRUE(names.contains("tiny-mixtral-4x2-q8_0"));
+  EXPECT_TRUE(names.contains("tiny-mixtral-4x2-q8_0 with an adapter"));
+  EXPECT_GT(names.size(), 60u);
+  // Each model's logits of two steps, rows and bytes, by two values of the axis.
+  EXPECT_EQ(object["comparisons"], 8 * object["models"].size());
+  EXPECT_THAT(object["command"].get<std::string>(), HasSubstr(" --every-model"));
+
+  const std::string adapter = WriteTestFile("a.gguf", {});
+  ASSERT_EQ(RunLockstepCommand(
+                {"synth", "--preset", "tiny-gqa-9x3-q8_0", "--lora", "3", "--out", adapter})
+                .exit_code,
+            0);
+  const std::initializer_list<std::string> given = {"--synthetic", "tiny-gqa-9x3-q8_0", "--lora",
+                                                    adapter};
+  const ProcessResult with = run(given);
+  EXPECT_EQ(with.exit_code, 0) << with.err;
+  const ProcessResult without = run({"--synthetic", "tiny-gqa-9x3-q8_0"});
+  const auto digest = [](const ProcessResult& result) {
+    return json::parse(result.out)["axes"][0]["cells"][0]["digest"].get<std::string>();
+  };
+  EXPECT_NE(digest(with), digest(without));
+
+  EXPECT_EQ(run({"--every-model", "--synthetic", "tiny-gqa-9x3-q8_0"}).exit_code, 2);
+  EXPECT_EQ(run({"--every-model", "--lora", adapter}).exit_code, 2);
+  EXPECT_EQ(RunLockstepCommand({"verify", "--every-model"}).exit_code, 2);
+}
+
 TEST(MatrixCommandTest, EveryAxisIsInTheJson) {
   const std::string table = WriteText("table.json", CompilerTable());
   const ProcessResult run =

@@ -147,6 +147,7 @@ std::vector<DigestLine> LinesHere(const std::vector<MatrixModel>& models,
                                   std::span<const CacheSpec> caches) {
   std::vector<DigestLine> lines;
   for (const MatrixModel& model : models) {
+    if (!model.adapters.empty()) continue;
     for (const CacheSpec& cache : caches) {
       if (model.model->config().head_dim % cache.head_dim_multiple != 0) continue;
       for (const KernelTable* table : kernels) {

@@ -19,7 +19,8 @@ std::vector<OutsideDigests> CompilerRows(const std::string& path);
 // The digest lines of a probe on aarch64, a value for each kernel table.
 std::vector<OutsideDigests> Aarch64Rows(const std::string& path);
 
-// Digest lines of these models on these tables and caches, in this process.
+// Digest lines of these models on these tables and caches, in this process. Models with adapters
+// are left out: a digest line has no place to name one.
 std::vector<DigestLine> LinesHere(const std::vector<MatrixModel>& models,
                                   std::span<const KernelTable* const> kernels,
                                   std::span<const CacheSpec> caches);

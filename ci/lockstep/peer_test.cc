@@ -201,8 +201,8 @@ TEST_F(LlamaTest, AgreesOnEachArchitectureAndFormOfRope) {
   }
   const ProcessResult result = RunLockstepCommand(args);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  for (const json& row : json::parse(result.out)["models"])
-    EXPECT_EQ(row["verdict"], "holds") << row;
+  const json parsed = json::parse(result.out);
+  for (const json& row : parsed["models"]) EXPECT_EQ(row["verdict"], "holds") << row;
 }
 
 TEST_F(LlamaTest, SpeaksTheProtocol) {

@@ -103,6 +103,7 @@ ExitCode RunReplay(const ReplayFlags& flags) {
   const bool is_json = first != text.npos && text[first] == '{';
   CacheScript script = is_json ? ParseScriptJson(text, where) : ParseScript(text, where);
   if (!flags.cache.empty()) script.cache = flags.cache;
+  if (!flags.plugin.empty()) script.cache = "plugin:" + flags.plugin;  // for what is printed
   const ScriptSubject subject = flags.plugin.empty()
                                     ? SubjectFor(script.cache, flags.plant)
                                     : PluginSubject(PluginLibrary::Load(flags.plugin));

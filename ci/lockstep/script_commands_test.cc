@@ -94,6 +94,15 @@ TEST(ReplayTest, AnEngineScriptRunsOnAPlugin) {
   EXPECT_THAT(right.out, HasSubstr("holds: 9 operations, "));
 }
 
+TEST(ReplayTest, SaysOnWhichPluginACacheScriptRan) {
+  const std::string path = ScriptFile(
+      "k.script", "cache simple layers=1 heads=1 dim=1 max=2\nupdate at=1 rows=1\nrollback to=1\n");
+  const ProcessResult right =
+      RunLockstepCommand({"replay", path, "--plugin", LOCKSTEP_EXAMPLE_CONTIGUOUS});
+  EXPECT_EQ(right.exit_code, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("holds: 2 operations on plugin:" LOCKSTEP_EXAMPLE_CONTIGUOUS));
+}
+
 TEST(ReplayTest, WrongEngineScriptsExitWithTwo) {
   const auto error_of = [](const std::string& text, std::vector<std::string> more = {}) {
     std::vector<std::string> args = {"replay", ScriptFile("i.script", text)};

@@ -223,11 +223,9 @@ ExitCode RunMatrixOf(const VerifyFlags& flags) {
   if (!flags.plant.empty()) {
     throw Error({"--plant", "the matrix has controls instead", "give --control"});
   }
-  if (!flags.adapters.files.empty()) {
-    throw Error({"--lora", "the matrix runs models as they are", "leave one of them out"});
-  }
   MatrixFlags matrix = flags.matrix;
   matrix.source = flags.source;
+  matrix.adapters = flags.adapters;
   if (flags.prompt != kDefaultPrompt) matrix.prompt = flags.prompt;  // else tokens of its own
   matrix.decode_steps = flags.decode_steps;
   matrix.caches = flags.caches;

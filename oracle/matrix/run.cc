@@ -84,8 +84,9 @@ class Neighbour {
 // The sequence under test, its cache, and what shares its steps.
 class MatrixRunner::Sequence {
  public:
-  Sequence(Transformer& engine, std::unique_ptr<CountingCache> cache)
-      : engine_(engine), counting_(*cache), cache_(std::move(cache)) {}
+  Sequence(Transformer& engine, std::unique_ptr<CountingCache> cache,
+           std::span<const AppliedAdapter> adapters)
+      : engine_(engine), adapters_(adapters), counting_(*cache), cache_(std::move(cache)) {}
 
   void Share(Variation::Batch rank, std::vector<Neighbour> neighbours) {
     rank_ = rank;
@@ -104,14 +105,17 @@ class MatrixRunner::Sequence {
   std::span<const float> Step(std::span<const int32_t> tokens) {
     std::vector<int32_t> positions(tokens.size());
     std::iota(positions.begin(), positions.end(), cache_->current_length());
-    if (neighbours_.empty()) return engine_.Forward(tokens, positions, *cache_);
+    if (neighbours_.empty() && adapters_.empty()) {
+      return engine_.Forward(tokens, positions, *cache_);
+    }
     std::vector<BatchSequence> batch;
     for (Neighbour& neighbour : neighbours_) batch.push_back(neighbour.Next());
     const auto own = static_cast<size_t>(rank_ == Variation::Batch::kFirst    ? 0
                                          : rank_ == Variation::Batch::kMiddle ? 1
                                                                               : batch.size());
-    batch.insert(batch.begin() + static_cast<std::ptrdiff_t>(own),
-                 {.tokens = tokens, .positions = positions, .cache = cache_.get()});
+    batch.insert(
+        batch.begin() + static_cast<std::ptrdiff_t>(own),
+        {.tokens = tokens, .positions = positions, .cache = cache_.get(), .adapters = adapters_});
     const std::span<const float> logits = engine_.ForwardBatch(batch);
     const size_t vocab = logits.size() / batch.size();
     return logits.subspan(own * vocab, vocab);
@@ -129,6 +133,7 @@ class MatrixRunner::Sequence {
 
  private:
   Transformer& engine_;
+  std::span<const AppliedAdapter> adapters_;
   CountingCache& counting_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<KvCache> replaced_;
@@ -179,7 +184,8 @@ RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const Kerne
                                                      .value_type = semantics.value_type,
                                                      .window = semantics.window,
                                                      .window_type = semantics.window_type});
-  Sequence sequence(Engine(kernels, {}), Dress(std::move(model), Variation::Path::kLegacy));
+  Sequence sequence(Engine(kernels, {}), Dress(std::move(model), Variation::Path::kLegacy),
+                    model_.adapters);
   RunOutcome outcome;
   std::span<const float> logits = sequence.Prefill(model_.prompt, Cuts(Variation::kWhole));
   outcome.logits.push_back(DigestOfFloats(logits));
@@ -196,9 +202,13 @@ RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const Kerne
 RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
                              const Variation& variation, const std::vector<int32_t>& decoded) {
   RunOutcome outcome;
+  if (variation.on != Variation::On::kHost && !model_.adapters.empty()) {
+    outcome.unsupported = "steps with adapters run on the host";
+    return outcome;
+  }
   try {
     Transformer& engine = Engine(kernels, variation);
-    Sequence sequence(engine, Dress(make(Geometry(), device_), variation.path));
+    Sequence sequence(engine, Dress(make(Geometry(), device_), variation.path), model_.adapters);
     if (variation.batch != Variation::Batch::kAlone) {
       std::vector<Neighbour> neighbours;
       const int32_t vocab_size = model_.model->config().vocab_size;

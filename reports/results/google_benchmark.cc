@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "caches/error.h"
 #include "reports/results.h"
@@ -13,13 +14,41 @@ namespace {
 
 using nlohmann::json;
 
+// Google Benchmark prints numbers that JSON does not have (json_reporter.cc, FormatKV): "NaN" where
+// a counter of zero has a relative deviation, "Infinity". null stands for them here; outside of
+// strings, where alone they are numbers.
+std::string WithNullForNonFinite(std::string_view text) {
+  std::string clean;
+  clean.reserve(text.size());
+  bool in_string = false;
+  while (!text.empty()) {
+    size_t length = 1;
+    if (in_string && text.front() == '\\') {
+      length = std::min<size_t>(2, text.size());
+    } else if (text.front() == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
+      for (const std::string_view word : {"-NaN", "NaN", "-Infinity", "Infinity"}) {
+        if (!text.starts_with(word)) continue;
+        clean += "null";
+        text.remove_prefix(word.size());
+        length = 0;
+        break;
+      }
+    }
+    clean += text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  return clean;
+}
+
 class GoogleReader {
  public:
   GoogleReader(const std::string& where, const GoogleBenchmarkOptions& options)
       : where_(where), options_(options) {}
 
   BenchRun Read(const std::string& text) {
-    const json root = json::parse(text, nullptr, false);
+    const json root = json::parse(WithNullForNonFinite(text), nullptr, false);
     if (!root.is_object() || !root.contains("benchmarks") || !root["benchmarks"].is_array()) {
       Fail("", "is no JSON of Google Benchmark",
            "write it with --benchmark_out=FILE --benchmark_out_format=json");
