@@ -78,8 +78,8 @@ class Generation {
   }
 
   Drafts Propose() {
-    // One token comes from the step itself.
-    const int32_t count = std::min(options_.draft_tokens, Wanted() - 1);
+    // One token comes from the step itself. No more than can be undone [W2].
+    const int32_t count = std::min({options_.draft_tokens, Wanted() - 1, cache_.max_step_rows()});
     return count > 0 ? options_.drafts->Propose(text_, count, &random_) : Drafts();
   }
 
@@ -171,7 +171,9 @@ int32_t KeepCommonPrefix(KvCache& cache, std::span<const int32_t> held,
   LS_CHECK(!text.empty(), "a text without tokens");
   const auto same = std::ranges::mismatch(held, text).in1 - held.begin();
   const auto common = static_cast<int32_t>(std::min<std::ptrdiff_t>(same, std::ssize(text) - 1));
-  if (common < std::ssize(held)) cache.Rollback(common);
+  if (common == std::ssize(held)) return common;
+  if (!CanRollback(cache, common)) return cache.Clear(), 0;
+  cache.Rollback(common);
   return common;
 }
 
