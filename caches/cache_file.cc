@@ -139,7 +139,7 @@ void StateReader::ExpectHeader(const StateHeader& header) {
   expect_u32("max_length", header.geometry.max_length);
   const auto expect_type = [&](std::string_view field, RowType wanted) {
     const uint32_t found = ReadU32(field);
-    if (found > static_cast<uint32_t>(RowType::kQ4_0)) {
+    if (found > static_cast<uint32_t>(RowType::kBf16)) {
       Fail(field, fmt::format("row type {} is unknown", found), std::string(kDamagedRemedy));
     }
     expect(field, RowTypeName(static_cast<RowType>(found)), RowTypeName(wanted));

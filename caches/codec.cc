@@ -10,6 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr uint16_t kF16Nan = 0x7e00;
+constexpr uint16_t kBf16Nan = 0x7fc0;
 constexpr float kF16Max = 65504.0f;
 constexpr float kF16Overflow = 65520.0f;           // from here on binary16 rounds to infinity
 constexpr float kF16Underflow = 1.0f / (1 << 25);  // up to here binary16 rounds to zero
@@ -172,28 +173,43 @@ float F32FromF16(uint16_t bits) {
   return std::bit_cast<float>(Select(magnitude > 0x7c00u, 0x7fc00000u, wide));
 }
 
+uint16_t Bf16FromF32(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  // A carry out of the mantissa moves into the exponent, as in F16FromF32; no number's sum reaches
+  // the sign.
+  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return static_cast<uint16_t>(Select((bits & 0x7fffffffu) > kInfinity, kBf16Nan, rounded));
+}
+
+float F32FromBf16(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  return std::bit_cast<float>(Select((bits & 0x7fffu) > 0x7f80u, 0x7fc00000u, wide));
+}
+
 namespace {
 
-void EncodeF16(const float* x, size_t count, uint8_t* out) {
+template <uint16_t (&kNarrow)(float)>
+void EncodeHalves(const float* x, size_t count, uint8_t* out) {
   constexpr size_t kAtOnce = 32;
   uint16_t halves[kAtOnce];
   for (; count >= kAtOnce; count -= kAtOnce, x += kAtOnce, out += 2 * kAtOnce) {
-    for (size_t i = 0; i < kAtOnce; ++i) halves[i] = F16FromF32(x[i]);
+    for (size_t i = 0; i < kAtOnce; ++i) halves[i] = kNarrow(x[i]);
     std::memcpy(out, halves, sizeof halves);
   }
-  for (size_t i = 0; i < count; ++i) halves[i] = F16FromF32(x[i]);
+  for (size_t i = 0; i < count; ++i) halves[i] = kNarrow(x[i]);
   std::memcpy(out, halves, 2 * count);
 }
 
-void DecodeF16(const uint8_t* in, size_t count, float* x) {
+template <float (&kWiden)(uint16_t)>
+void DecodeHalves(const uint8_t* in, size_t count, float* x) {
   constexpr size_t kAtOnce = 32;
   uint16_t halves[kAtOnce];
   for (; count >= kAtOnce; count -= kAtOnce, x += kAtOnce, in += 2 * kAtOnce) {
     std::memcpy(halves, in, sizeof halves);
-    for (size_t i = 0; i < kAtOnce; ++i) x[i] = F32FromF16(halves[i]);
+    for (size_t i = 0; i < kAtOnce; ++i) x[i] = kWiden(halves[i]);
   }
   std::memcpy(halves, in, 2 * count);
-  for (size_t i = 0; i < count; ++i) x[i] = F32FromF16(halves[i]);
+  for (size_t i = 0; i < count; ++i) x[i] = kWiden(halves[i]);
 }
 
 }  // namespace
@@ -207,7 +223,10 @@ void EncodeRow(RowType type, std::span<const float> row, std::span<std::byte> st
       if (!row.empty()) std::memcpy(out, x, stored.size());
       return;
     case RowType::kF16:
-      EncodeF16(x, row.size(), reinterpret_cast<uint8_t*>(out));
+      EncodeHalves<F16FromF32>(x, row.size(), reinterpret_cast<uint8_t*>(out));
+      return;
+    case RowType::kBf16:
+      EncodeHalves<Bf16FromF32>(x, row.size(), reinterpret_cast<uint8_t*>(out));
       return;
     case RowType::kQ8_0:
       for (size_t i = 0; i < row.size(); i += kBlockElements, out += kQ8_0BlockBytes) {
@@ -231,7 +250,10 @@ void DecodeRow(RowType type, std::span<const std::byte> stored, std::span<float>
       if (!row.empty()) std::memcpy(x, in, stored.size());
       return;
     case RowType::kF16:
-      DecodeF16(reinterpret_cast<const uint8_t*>(in), row.size(), x);
+      DecodeHalves<F32FromF16>(reinterpret_cast<const uint8_t*>(in), row.size(), x);
+      return;
+    case RowType::kBf16:
+      DecodeHalves<F32FromBf16>(reinterpret_cast<const uint8_t*>(in), row.size(), x);
       return;
     case RowType::kQ8_0:
       for (size_t i = 0; i < row.size(); i += kBlockElements, in += kQ8_0BlockBytes) {

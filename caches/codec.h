@@ -1,4 +1,5 @@
-// How rows of a cache are stored: F32, F16, and ggml's block formats Q8_0 and Q4_0, to the bit.
+// How rows of a cache are stored: F32, F16, BF16, and ggml's block formats Q8_0 and Q4_0, to the
+// bit.
 //
 // Quantized rows are blocks of 32 elements; a row of n elements has n / 32 blocks, one after
 // another, without padding (an odd number of blocks leaves the next row 2-byte aligned only).
@@ -53,6 +54,16 @@ uint16_t F16FromF32(float value);
 
 // Exact. Every NaN becomes 0x7fc00000.
 float F32FromF16(uint16_t bits);
+
+// bfloat16 of the value: the upper half of its bits after rounding to nearest even. Subnormals are
+// kept; what rounds past the largest finite one (0x7f7f), from 0x7f7f8000 on, becomes infinite;
+// every NaN becomes 0x7fc0. ggml keeps a NaN's sign and upper payload and sets the quiet bit, which
+// no comparison here can see; finite values and infinities have its bits
+// (ggml_compute_fp32_to_bf16).
+uint16_t Bf16FromF32(float value);
+
+// Exact: the F32 whose upper half these are. Every NaN becomes 0x7fc00000.
+float F32FromBf16(uint16_t bits);
 
 // Stores a row as `type`. REQUIRES: stored has RowBytes(type, row.size()) bytes, and the block
 // formats have row.size() a multiple of 32. The two may not overlap.

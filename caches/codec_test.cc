@@ -276,10 +276,13 @@ TEST(CodecTest, DecodesEveryCodeByDefinition) {
   }
 }
 
-TEST(CodecTest, F32AndF16RowsComeBack) {
+TEST(CodecTest, F32F16AndBf16RowsComeBack) {
   std::vector<float> row = {1.5f, -0.0f, 65504.0f, 0x1p-24f, -2.0f};
   EXPECT_EQ(RoundTrip(RowType::kF16, row), row);
   EXPECT_EQ(Hex(Encode(RowType::kF16, row)), "003e0080ff7b010000c0");
+  EXPECT_EQ(Hex(Encode(RowType::kBf16, row)), "c03f00808047803300c0");
+  EXPECT_EQ(RoundTrip(RowType::kBf16, row),
+            (std::vector<float>{1.5f, -0.0f, 0x1p16f, 0x1p-24f, -2}));
   row[0] = kNan;
   const auto back = RoundTrip(RowType::kF32, row);
   for (size_t i = 0; i < row.size(); ++i) {

@@ -1,6 +1,6 @@
 // Rows of a cache as device kernels write and read them: caches/codec.h to the bit, in pieces of 32
-// elements, so that one thread encodes one piece by itself. For nvcc too: no fmt, no standard
-// containers.
+// elements, so that one thread encodes one piece by itself: all types but BF16, which caches on a
+// device refuse. For nvcc too: no fmt, no standard containers.
 //
 // A row of kv_stride elements has RowPieces(kv_stride) pieces; those of a block format are its
 // blocks, the last one of an F32 or F16 row may be shorter. `rows` is what Block::Use gives for a
@@ -53,6 +53,7 @@ LOCKSTEP_KERNEL int64_t PieceBytes(RowType type) {
     case RowType::kQ8_0:
       return kQ8_0PieceBytes;
     case RowType::kQ4_0:
+    case RowType::kBf16:  // no cache on a device has it
       break;
   }
   return kQ4_0PieceBytes;
@@ -66,6 +67,7 @@ LOCKSTEP_KERNEL int64_t RowOffset(RowType type, int64_t kv_stride, int64_t index
       return index * kv_stride * 2;
     case RowType::kQ8_0:
     case RowType::kQ4_0:
+    case RowType::kBf16:
       break;
   }
   return index * (kv_stride / kPieceElements) * PieceBytes(type);
@@ -225,6 +227,7 @@ LOCKSTEP_KERNEL float LoadElement(RowType type, const Bytes& rows, int64_t row, 
     case RowType::kQ8_0:
       return LoadElement<RowType::kQ8_0>(rows, row, i);
     case RowType::kQ4_0:
+    case RowType::kBf16:
       break;
   }
   return LoadElement<RowType::kQ4_0>(rows, row, i);

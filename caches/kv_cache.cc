@@ -1,5 +1,7 @@
 #include "caches/kv_cache.h"
 
+#include <algorithm>
+
 #include "caches/check.h"
 #include "caches/codec.h"
 #include "caches/kv_checks.h"
@@ -33,6 +35,8 @@ std::string_view RowTypeName(RowType type) {
       return "f32";
     case RowType::kF16:
       return "f16";
+    case RowType::kBf16:
+      return "bf16";
     case RowType::kQ8_0:
       return "q8_0";
     case RowType::kQ4_0:
@@ -47,6 +51,7 @@ int64_t RowBytes(RowType type, int64_t elements) {
     case RowType::kF32:
       return elements * 4;
     case RowType::kF16:
+    case RowType::kBf16:
       return elements * 2;
     case RowType::kQ8_0:
       return elements / 32 * 34;
@@ -64,6 +69,33 @@ void KvCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const 
   }
 }
 
+int32_t KvCache::attention_window(int32_t layer) const {
+  CheckLayer(geometry(), layer);
+  return 0;
+}
+
+int32_t KvCache::first_position(int32_t layer) const {
+  CheckLayer(geometry(), layer);
+  return 0;
+}
+
+bool CanRollback(const KvCache& cache, int32_t length) {
+  if (length == 0) return true;
+  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
+    const int32_t first = cache.first_position(layer);
+    if (first == 0 || cache.length(layer) <= length) continue;
+    if (length - cache.attention_window(layer) < first) return false;
+  }
+  return true;
+}
+
+int32_t RingRows(const KvCache& cache, int32_t layer) {
+  const int64_t window = cache.attention_window(layer);
+  if (window == 0) return 0;
+  const int64_t rows = window + 2 * int64_t{cache.max_step_rows()};
+  return static_cast<int32_t>(std::min<int64_t>(rows, cache.max_length()));
+}
+
 DeviceKv* KvCache::device_kv(int32_t layer) {
   CheckLayer(geometry(), layer);
   return nullptr;
@@ -71,16 +103,17 @@ DeviceKv* KvCache::device_kv(int32_t layer) {
 
 KvRows DecodeRows(const KvView& view, int64_t kv_stride) {
   const auto stride = static_cast<size_t>(kv_stride);
-  const auto rows = static_cast<size_t>(view.length);
+  const auto rows = static_cast<size_t>(view.length - view.first());
   KvRows decoded{.keys = std::vector<float>(rows * stride),
-                 .values = std::vector<float>(rows * stride)};
-  int32_t next = 0;  // position
+                 .values = std::vector<float>(rows * stride),
+                 .first = view.first()};
+  int32_t next = decoded.first;  // position
   for (const KvSegment& segment : view.segments) {
     LS_CHECK(segment.first == next && segment.count > 0, "segment [{}, +{}) after position {}",
              segment.first, segment.count, next);
     next += segment.count;
     LS_CHECK(next <= view.length, "segments reach {} of length {}", next, view.length);
-    const auto first = static_cast<size_t>(segment.first) * stride;
+    const auto first = static_cast<size_t>(segment.first - decoded.first) * stride;
     const auto count = static_cast<size_t>(segment.count) * stride;
     DecodeRow(segment.key_type, StoredKeys(segment, kv_stride),
               std::span(decoded.keys).subspan(first, count));
@@ -91,9 +124,37 @@ KvRows DecodeRows(const KvView& view, int64_t kv_stride) {
   return decoded;
 }
 
+namespace {
+
+// Leaves out the rows before the window of the last query, in a layer that has one [X1].
+void KeepLastWindow(int32_t window, int64_t kv_stride, KvView* view) {
+  if (window == 0) return;
+  const int32_t begin = view->length - window;
+  auto& segments = view->segments;
+  while (!segments.empty() && segments.front().first < begin) {
+    KvSegment& segment = segments.front();
+    const int32_t skipped = begin - segment.first;
+    if (skipped >= segment.count) {
+      segments.erase(segments.begin());
+      continue;
+    }
+    segment.keys += skipped * RowBytes(segment.key_type, kv_stride);
+    segment.values += skipped * RowBytes(segment.value_type, kv_stride);
+    segment.first += skipped;
+    segment.count -= skipped;
+  }
+}
+
+void ViewHashedRows(const KvCache& cache, int32_t layer, KvView* view) {
+  cache.View(layer, view);
+  KeepLastWindow(cache.attention_window(layer), cache.geometry().kv_stride(), view);
+}
+
+}  // namespace
+
 LayerDigest DigestOfLayer(const KvCache& cache, int32_t layer) {
   KvView view;
-  cache.View(layer, &view);
+  ViewHashedRows(cache, layer, &view);
   const KvRows rows = DecodeRows(view, cache.geometry().kv_stride());
   return {.length = view.length,
           .keys = DigestOfFloats(rows.keys),
@@ -105,7 +166,7 @@ Digest DigestOfCache(const KvCache& cache) {
   AddShape(cache.geometry(), &builder);
   KvView view;
   for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
-    cache.View(layer, &view);
+    ViewHashedRows(cache, layer, &view);
     const KvRows rows = DecodeRows(view, cache.geometry().kv_stride());
     builder.AddU32(static_cast<uint32_t>(view.length));
     builder.AddFloats(rows.keys);
@@ -119,7 +180,7 @@ Digest DigestOfStoredRows(const KvCache& cache) {
   AddShape(cache.geometry(), &builder);
   KvView view;
   for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
-    cache.View(layer, &view);
+    ViewHashedRows(cache, layer, &view);
     builder.AddU32(static_cast<uint32_t>(view.length));
     for (const KvSegment& segment : view.segments) {
       builder.AddBytes(StoredKeys(segment, cache.geometry().kv_stride()));

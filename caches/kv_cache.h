@@ -41,13 +41,22 @@ struct KvGeometry {
   int32_t head_dim = 0;    // elements
   int32_t max_length = 0;  // positions
 
+  // What a model's layers look back at, for caches that forget the rest; no cache stores other rows
+  // for it. Rows that a query sees at most, the last ones; 0: all. Layers l with
+  // (l + 1) % full_interval == 0 see all rows in spite of it; 0: none do.
+  int32_t window = 0;
+  int32_t full_interval = 0;
+
   // Elements of one K or V row.
   int64_t kv_stride() const { return int64_t{num_kv_heads} * head_dim; }
+  int32_t window_of(int32_t layer) const {
+    return full_interval == 0 || (layer + 1) % full_interval != 0 ? window : 0;
+  }
 
   friend bool operator==(const KvGeometry&, const KvGeometry&) = default;
 };
 
-std::string_view RowTypeName(RowType type);  // "f32", "f16", "q8_0", "q4_0"
+std::string_view RowTypeName(RowType type);  // "f32", "f16", "bf16", "q8_0", "q4_0"
 
 // Stored bytes of one row. REQUIRES: elements is a multiple of 32 for the block formats.
 int64_t RowBytes(RowType type, int64_t elements);
@@ -64,11 +73,14 @@ struct KvSegment {
 };
 
 // What a query reads at one layer: segments in increasing order of position that cover exactly
-// [0, length). It points into the cache and is valid until the cache's next non-const call.
+// [first(), length). It points into the cache and is valid until the cache's next non-const call.
 // The vector is the caller's, so that reading in a loop does not allocate once it has grown.
 struct KvView {
-  int32_t length = 0;  // rows
+  int32_t length = 0;  // 1 + the last position
   std::vector<KvSegment> segments;
+
+  // The first position that is shown: 0, but in layers that forget rows [W1].
+  int32_t first() const { return segments.empty() ? length : segments.front().first; }
 };
 
 // Where the caller computes K and V in place: each span has n * kv_stride floats for the n
@@ -109,22 +121,30 @@ class KvCache {
   int32_t max_length() const { return geometry().max_length; }
 
   // The most rows that one Update takes. A forward step splits longer inputs into such steps,
-  // which changes no bit [Q3]. max_length() unless rows of the step in progress are kept apart.
+  // which changes no bit [Q3]. max_length() unless rows of the step in progress are kept apart, or
+  // a layer forgets rows: then it is also the most that can be undone [W2].
   virtual int32_t max_step_rows() const { return max_length(); }
+
+  // How far a query at the layer may look back, in rows, its own included: what lies before the
+  // windows of the last queries is forgotten [W1]. 0: nothing is.
+  // REQUIRES: 0 <= layer < num_layers, else std::out_of_range.
+  virtual int32_t attention_window(int32_t layer) const;
 
   // ---- Reading: changes nothing [V3] -----------------------------------------------------
 
   // REQUIRES of all: 0 <= layer < num_layers, else std::out_of_range.
   virtual int32_t length(int32_t layer) const = 0;
-  virtual int32_t current_length() const = 0;  // the maximum over layers
+  virtual int32_t current_length() const = 0;           // the maximum over layers
+  virtual int32_t first_position(int32_t layer) const;  // the lowest that is not forgotten: 0 [W1]
 
-  // Rows [0, length(layer)) as they stand now, which is how a query after the last write reads
-  // them. A row inside the length that was never written is +0.0f throughout [V2].
+  // Rows [first_position(layer), length(layer)) as they stand now, which is how a query after the
+  // last write reads them. A row inside them that was never written is +0.0f throughout [V2].
   virtual void View(int32_t layer, KvView* view) const = 0;
 
   // The same rows as the query at `position` reads them. Differs from View only in caches with a
   // full-precision window, where the query's own window decides which rows are exact [Q1].
-  // REQUIRES: 0 <= position < length(layer), else std::out_of_range.
+  // REQUIRES: 0 <= position < length(layer), and no row of the query's window is forgotten [W2],
+  // else std::out_of_range.
   virtual void ViewForQuery(int32_t layer, int32_t position, KvView* view) const;
 
   // True when ViewForQuery may differ between positions; else one View serves a whole step.
@@ -158,7 +178,8 @@ class KvCache {
   // ---- Lifetime of rows ------------------------------------------------------------------
 
   // Layers longer than `length` shrink to it; all reservations are cancelled [B1, B2].
-  // REQUIRES: 0 <= length <= current_length(), else std::out_of_range.
+  // REQUIRES: 0 <= length <= current_length(), and nothing that the last query would then see is
+  // forgotten (CanRollback), else std::out_of_range.
   virtual void Rollback(int32_t length) = 0;
 
   // Rollback(0) that also returns all memory to the pool [B2].
@@ -181,14 +202,25 @@ class KvCache {
   KvCache() = default;
 };
 
-// The rows of one layer's view, decoded to F32: [length, kv_stride] each.
+// Whether Rollback(length) finds all that it needs [W2]: every layer that is longer and forgot rows
+// still has the window of the query at length - 1. True for 0.
+bool CanRollback(const KvCache& cache, int32_t length);
+
+// Rows of the layer's memory where it is a ring: position p lies where p - RingRows did. The
+// window, max_step_rows() rows to undo and as many in progress, or max_length() if that is less
+// [W4]. 0: it is no ring.
+int32_t RingRows(const KvCache& cache, int32_t layer);
+
+// The rows of one layer's view, decoded to F32: [length - first, kv_stride] each.
 struct KvRows {
   std::vector<float> keys;
   std::vector<float> values;
+  int32_t first = 0;  // position of the first row
 };
 KvRows DecodeRows(const KvView& view, int64_t kv_stride);
 
-// Digest of one layer's rows as View shows them: the canonical floats of K alone, of V alone.
+// Digest of one layer's rows as View shows them: the canonical floats of K alone, of V alone. Where
+// rows are forgotten it is of the last window's rows, which do not depend on what came and went.
 struct LayerDigest {
   int32_t length = 0;
   Digest keys;

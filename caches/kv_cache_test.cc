@@ -28,10 +28,12 @@ constexpr KvGeometry kGeometry = {
 TEST(RowTypeTest, NamesAndStoredBytes) {
   EXPECT_EQ(RowTypeName(RowType::kF32), "f32");
   EXPECT_EQ(RowTypeName(RowType::kF16), "f16");
+  EXPECT_EQ(RowTypeName(RowType::kBf16), "bf16");
   EXPECT_EQ(RowTypeName(RowType::kQ8_0), "q8_0");
   EXPECT_EQ(RowTypeName(RowType::kQ4_0), "q4_0");
   EXPECT_EQ(RowBytes(RowType::kF32, 96), 384);
   EXPECT_EQ(RowBytes(RowType::kF16, 96), 192);
+  EXPECT_EQ(RowBytes(RowType::kBf16, 96), 192);
   EXPECT_EQ(RowBytes(RowType::kQ8_0, 96), 102);
   EXPECT_EQ(RowBytes(RowType::kQ4_0, 96), 54);
   EXPECT_EQ(RowBytes(RowType::kF32, int64_t{1} << 40), int64_t{1} << 42);

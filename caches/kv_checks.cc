@@ -59,8 +59,8 @@ int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const i
 void CheckStepRows(std::span<const int32_t> positions, int32_t max_step_rows) {
   if (positions.size() <= static_cast<size_t>(max_step_rows)) return;
   throw std::invalid_argument(
-      fmt::format("Update: {} rows in one step, a cache with an exact window takes {}: split the "
-                  "step or raise max_step_rows",
+      fmt::format("Update: {} rows in one step, this cache takes {}: split the step or raise "
+                  "max_step_rows",
                   positions.size(), max_step_rows));
 }
 

@@ -26,7 +26,7 @@ int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const i
 // The same for rows that lie elsewhere: so many elements each.
 int32_t CheckUpdate(const KvGeometry& geometry, int32_t layer, std::span<const int32_t> positions,
                     size_t key_elements, size_t value_elements);
-// The last of them, of caches with a full-precision window.
+// The next of them, of caches with a full-precision window or with layers that forget rows.
 void CheckStepRows(std::span<const int32_t> positions, int32_t max_step_rows);
 
 // The check of ViewForQuery after that of the layer [V1].

@@ -17,12 +17,14 @@ void CheckType(std::string_view cache, std::string_view what, RowType type) {
   switch (type) {
     case RowType::kF32:
     case RowType::kF16:
+    case RowType::kBf16:
     case RowType::kQ8_0:
     case RowType::kQ4_0:
       return;
   }
-  throw std::invalid_argument(fmt::format("{} cache: {} cannot be {}: give f32, f16, q8_0 or q4_0",
-                                          cache, what, static_cast<int>(type)));
+  throw std::invalid_argument(
+      fmt::format("{} cache: {} cannot be {}: give f32, f16, bf16, q8_0 or q4_0", cache, what,
+                  static_cast<int>(type)));
 }
 
 bool IsBlockFormat(RowType type) { return type == RowType::kQ8_0 || type == RowType::kQ4_0; }

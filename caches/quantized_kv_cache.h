@@ -1,7 +1,7 @@
-// QuantizedKvCache: rows stored as F16 or as Q8_0 or Q4_0 blocks (codec.h), keys and values each in
-// their own type, with an optional window of exact rows. Every row is encoded when it is written
-// [Q1]. "Exact" means as F32, or, with window_type F16, rounded to F16: what a cache on a device
-// holds, so that both give the same bits.
+// QuantizedKvCache: rows stored as F16 or BF16 or as Q8_0 or Q4_0 blocks (codec.h), keys and values
+// each in their own type, with an optional window of exact rows. Every row is encoded when it is
+// written [Q1]. "Exact" means as F32, or, with window_type F16, rounded to F16: what a cache on a
+// device holds, so that both give the same bits.
 //
 // The exact window, W = options.window > 0 positions. Beside its encoded rows each layer has a ring
 // of W exact rows:

@@ -25,7 +25,8 @@ using storage_test::WriteAll;
 
 constexpr KvGeometry kGeometry = {
     .num_layers = 3, .num_kv_heads = 3, .head_dim = 32, .max_length = 10};
-constexpr RowType kTypes[] = {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0};
+constexpr RowType kTypes[] = {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0,
+                              RowType::kQ4_0};
 
 QuantizedKvOptions OptionsOf(RowType keys, RowType values, int32_t window = 0) {
   return {.geometry = kGeometry, .key_type = keys, .value_type = values, .window = window};
@@ -40,7 +41,7 @@ TEST(QuantizedKvCacheTest, Q4HeadDimIsAMultipleOf32WhereEitherHalfHasBlocks) {
         EXPECT_NO_THROW(QuantizedKvCache{options}) << head_dim;
       }
       options.geometry.num_kv_heads = 32;  // the row would have whole blocks all the same
-      const bool whole_blocks = keys >= RowType::kQ8_0 || values >= RowType::kQ8_0;
+      const bool whole_blocks = HeadDimMultiple(keys, values) == 32;
       for (int32_t head_dim : {1, 8, 31, 33, 80, 100}) {
         options.geometry.head_dim = head_dim;
         if (whole_blocks) {
@@ -75,7 +76,7 @@ TEST(QuantizedKvCacheTest, OptionsThatMeanNothingAreRefused) {
     change(&options);
     EXPECT_THROW(QuantizedKvCache{options}, std::invalid_argument);
   };
-  refused([](auto* o) { o->key_type = static_cast<RowType>(4); });
+  refused([](auto* o) { o->key_type = static_cast<RowType>(5); });
   refused([](auto* o) { o->value_type = static_cast<RowType>(9); });
   refused([](auto* o) { o->window = -1; });
   refused([](auto* o) { o->max_step_rows = -1; });

@@ -6,15 +6,18 @@
 #include <charconv>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "caches/cuda_kv_cache.h"
 #include "caches/cuda_quantized_kv_cache.h"
 #include "caches/error.h"
 #include "caches/hybrid_kv_cache.h"
+#include "caches/kv_checks.h"
 #include "caches/paged_kv_cache.h"
 #include "caches/plugin_cache.h"
 #include "caches/quantized_kv_cache.h"
+#include "caches/ring_kv_cache.h"
 #include "caches/simple_kv_cache.h"
 
 namespace lockstep {
@@ -22,8 +25,11 @@ namespace {
 
 constexpr std::string_view kKnownForms =
     "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, f16, "
-    "q8_0 and q4_0 and, where the window's rows are rounded to F16, -f16 behind it (paged/16, "
-    "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), on a device cuda, "
+    "bf16 (on the host alone), q8_0 and q4_0 and, where the window's rows are rounded to F16, -f16 "
+    "behind it (paged/16, "
+    "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), ring/model+ROWS and "
+    "ring/wWINDOWS+ROWS with the windows of the model or of the layers in turn and so many rows "
+    "that can be undone (ring/model+8, ring/w4096-0+8), on a device cuda, "
     "cuda-quantized/KEYS+VALUES/wWINDOW and hybrid/DEVICE_LAYERS, plugin:LIBRARY with a shared "
     "library "
     "that "
@@ -152,6 +158,26 @@ CacheSpec Hybrid(int32_t device_layers) {
           .device_layers = device_layers};
 }
 
+// No windows: those of the geometry.
+CacheSpec Ring(const std::vector<int32_t>& windows, int32_t undo_rows) {
+  const std::string label = windows.empty() ? "model" : fmt::format("w{}", fmt::join(windows, "-"));
+  CacheSpec spec = {.name = fmt::format("ring/{}+{}", label, undo_rows),
+                    .make = {},
+                    .grants_host_slots = true,
+                    .windows = windows,
+                    .undo_rows = undo_rows};
+  spec.make = [spec, label](const CacheOptions& options) -> std::unique_ptr<KvCache> {
+    CheckGeometry(options.geometry);
+    std::vector<int32_t> of_layers = WindowsOf(spec, options.geometry);
+    of_layers.resize(static_cast<size_t>(options.geometry.num_layers));
+    return std::make_unique<RingKvCache>(RingKvOptions{.geometry = options.geometry,
+                                                       .windows = std::move(of_layers),
+                                                       .undo_rows = spec.undo_rows,
+                                                       .label = label});
+  };
+  return spec;
+}
+
 // A decimal number without sign or leading zero, so that every kind has one name.
 std::optional<int32_t> ParseNumber(std::string_view text) {
   int32_t value = 0;
@@ -162,7 +188,8 @@ std::optional<int32_t> ParseNumber(std::string_view text) {
 }
 
 std::optional<RowType> ParseRowType(std::string_view text) {
-  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type :
+       {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     if (RowTypeName(type) == text) return type;
   }
   return std::nullopt;
@@ -184,6 +211,28 @@ std::optional<QuantizedKind> ParseQuantized(std::string_view text) {
                        .values = *values,
                        .window = *positions,
                        .window_type = half ? RowType::kF16 : RowType::kF32};
+}
+
+// "model+8", "w4096+8", "w4096-0+8"
+std::optional<CacheSpec> ParseRing(std::string_view text) {
+  const size_t plus = text.find('+');
+  if (plus == text.npos) return std::nullopt;
+  const auto undo_rows = ParseNumber(text.substr(plus + 1));
+  std::string_view list = text.substr(0, plus);
+  std::vector<int32_t> windows;
+  if (list != "model") {
+    if (!list.starts_with('w')) return std::nullopt;
+    for (bool more = true; more;) {
+      list.remove_prefix(1);  // 'w', '-'
+      const auto window = ParseNumber(list.substr(0, list.find('-')));
+      if (!window) return std::nullopt;
+      windows.push_back(*window);
+      more = list.find('-') != list.npos;
+      if (more) list.remove_prefix(list.find('-'));
+    }
+  }
+  if (!undo_rows || *undo_rows < 1) return std::nullopt;
+  return Ring(windows, *undo_rows);
 }
 
 std::optional<std::string_view> After(std::string_view prefix, std::string_view text) {
@@ -210,6 +259,10 @@ std::span<const CacheSpec> AllCaches() {
       Quantized({RowType::kF32, RowType::kQ4_0, 4}),
       Quantized({RowType::kF16, RowType::kF16, 0}),
       Quantized({RowType::kF16, RowType::kF16, 4}),
+      Quantized({RowType::kBf16, RowType::kBf16, 0}),
+      Quantized({RowType::kQ8_0, RowType::kBf16, 4}),
+      Ring({6, 0}, 3),
+      Ring({}, 3),
       Cuda(),
       CudaQuantized({RowType::kQ8_0, RowType::kQ8_0, 4}),
       CudaQuantized({RowType::kQ8_0, RowType::kQ4_0, 0}),
@@ -227,9 +280,17 @@ CacheSpec ParseCacheSpec(std::string_view name) {
   if (const auto rest = After("quantized/", name)) {
     if (const auto kind = ParseQuantized(*rest)) return Quantized(*kind);
   }
+  if (const auto rest = After("ring/", name)) {
+    if (auto ring = ParseRing(*rest)) return std::move(*ring);
+  }
   if (name == "cuda") return Cuda();
   if (const auto rest = After("cuda-quantized/", name)) {
     const auto kind = ParseQuantized(*rest);
+    if (kind && (kind->keys == RowType::kBf16 || kind->values == RowType::kBf16)) {
+      throw Error({.where = fmt::format("cache '{}'", name),
+                   .what = "rows on a device are not kept as bf16",
+                   .remedy = "use f32, f16, q8_0 or q4_0, or quantized/... on the host"});
+    }
     if (kind && kind->window_type == RowType::kF32) return CudaQuantized(*kind);
   }
   if (const auto rest = After("hybrid/", name)) {
@@ -256,12 +317,41 @@ std::optional<BlockCounts> BlockCountsOf(const KvCache& cache) {
   return counts;
 }
 
-void CheckHeadDim(const CacheSpec& spec, int32_t head_dim, std::string_view where) {
-  if (head_dim % spec.head_dim_multiple == 0) return;
-  throw Error({std::string(where),
-               fmt::format("{} stores heads whose dimension is a multiple of {}, the model's is {}",
-                           spec.name, spec.head_dim_multiple, head_dim),
-               "choose a cache of another row type"});
+std::vector<int32_t> WindowsOf(const CacheSpec& spec, const KvGeometry& geometry) {
+  if (spec.undo_rows == 0) return {};
+  std::vector<int32_t> windows;
+  for (int32_t layer = 0; layer < geometry.num_layers; ++layer) {
+    const auto turn = static_cast<size_t>(layer);
+    windows.push_back(spec.windows.empty() ? geometry.window_of(layer)
+                                           : spec.windows[turn % spec.windows.size()]);
+  }
+  const bool forgets = std::ranges::any_of(windows, [](int32_t window) { return window > 0; });
+  return forgets ? windows : std::vector<int32_t>();
+}
+
+std::string Misfit(const CacheSpec& spec, const KvGeometry& geometry) {
+  if (geometry.head_dim % spec.head_dim_multiple != 0) {
+    return fmt::format("{} stores heads whose dimension is a multiple of {}, the model's is {}",
+                       spec.name, spec.head_dim_multiple, geometry.head_dim);
+  }
+  const std::vector<int32_t> windows = WindowsOf(spec, geometry);
+  for (size_t layer = 0; layer < windows.size(); ++layer) {
+    const int32_t seen = geometry.window_of(static_cast<int32_t>(layer));
+    if (windows[layer] == 0 || (seen > 0 && seen <= windows[layer])) continue;
+    return fmt::format("{} keeps {} rows for a query, layer {} of the model sees {}", spec.name,
+                       windows[layer], layer, seen == 0 ? "all" : std::to_string(seen));
+  }
+  return "";
+}
+
+void CheckFits(const CacheSpec& spec, const KvGeometry& geometry, std::string_view where) {
+  std::string misfit = Misfit(spec, geometry);
+  if (misfit.empty()) return;
+  const bool forgets = geometry.head_dim % spec.head_dim_multiple == 0;
+  throw Error(
+      {std::string(where), std::move(misfit),
+       forgets ? fmt::format("choose ring/model+{}, or a cache that keeps all rows", spec.undo_rows)
+               : "choose a cache of another row type"});
 }
 
 }  // namespace lockstep

@@ -42,7 +42,11 @@ struct CacheSpec {
   RowType key_type = RowType::kF32;
   RowType value_type = RowType::kF32;
   int32_t head_dim_multiple = 1;  // head_dim must be a multiple of this [Q4]
-  int32_t device_layers = 0;      // the first ones, whose rows lie on a device; INT32_MAX: all
+  // Ring caches: the windows of the layers in turn, 0 for all rows, or none: the geometry's; and
+  // the rows that can be undone, which is what a step may have. 0: nothing is forgotten.
+  std::vector<int32_t> windows = {};
+  int32_t undo_rows = 0;
+  int32_t device_layers = 0;  // the first ones, whose rows lie on a device; INT32_MAX: all
   std::shared_ptr<const PluginLibrary> plugin = nullptr;  // of "plugin:LIBRARY" alone
 };
 
@@ -64,8 +68,15 @@ struct BlockCounts {
 };
 std::optional<BlockCounts> BlockCountsOf(const KvCache& cache);
 
-// Throws Error, with `where`, when rows of this kind cannot hold a model's heads [Q4].
-void CheckHeadDim(const CacheSpec& spec, int32_t head_dim, std::string_view where);
+// Windows of the layers of such a cache, [num_layers]; empty when it forgets nothing.
+std::vector<int32_t> WindowsOf(const CacheSpec& spec, const KvGeometry& geometry);
+
+// Why caches of this kind cannot serve a model of that geometry, as one sentence; empty when they
+// can. Their rows cannot hold its heads [Q4], or a layer looks back further than they keep [W1].
+std::string Misfit(const CacheSpec& spec, const KvGeometry& geometry);
+
+// Throws that as an Error, with `where`.
+void CheckFits(const CacheSpec& spec, const KvGeometry& geometry, std::string_view where);
 
 }  // namespace lockstep
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "caches/contract/fixture.h"
+#include "caches/cuda_quantized_kv_cache.h"
 #include "caches/error.h"
 
 namespace lockstep {
@@ -54,6 +55,9 @@ TEST(RegistryTest, ReadsParametersThatAreNotListed) {
   EXPECT_EQ(half.value_type, RowType::kF16);
   EXPECT_EQ(half.head_dim_multiple, 1);
   EXPECT_EQ(ParseCacheSpec("quantized/q8_0+f16/w0").head_dim_multiple, 32);
+  const CacheSpec brain = ParseCacheSpec("quantized/bf16+q4_0/w2");
+  EXPECT_EQ(brain.key_type, RowType::kBf16);
+  EXPECT_EQ(brain.head_dim_multiple, 32);
   EXPECT_EQ(quantized.window_type, RowType::kF32);
   EXPECT_EQ(ParseCacheSpec("quantized/q8_0+q4_0/w4-f16").window_type, RowType::kF16);
 }
@@ -77,11 +81,24 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
                            "quantized/q8_0+q4_0/w",
                            "quantized/q8_0+q4_0/w-1",
                            "quantized/q8_0+q5_0/w4",
-                           "quantized/bf16+q8_0/w0",
+                           "quantized/bfloat16+q8_0/w0",
                            "quantized/q8_0/w4+q4_0",
                            "quantized/q8_0+q4_0/w0-f16",
                            "quantized/q8_0+q4_0/w4-f32",
                            "quantized/q8_0+q4_0/w-f16",
+                           "ring",
+                           "ring/",
+                           "ring/model",
+                           "ring/model+0",
+                           "ring/4+2",
+                           "ring/w4",
+                           "ring/w4+",
+                           "ring/w4+0",
+                           "ring/w4-+2",
+                           "ring/w04+2",
+                           "ring/w4,2+2",
+                           "ring/w-1+2",
+                           "ring/w4+2,3",
                            "cuda/1",
                            "cuda-quantized/q8_0+q4_0/w4-f16",
                            "cuda-quantized/q8_0",
@@ -96,6 +113,46 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
       EXPECT_THAT(error.what(), testing::HasSubstr("paged/16"));
     }
   }
+}
+
+TEST(RegistryTest, Bf16RowsOnADeviceAreRefused) {
+  for (const char* name : {"cuda-quantized/bf16+bf16/w0", "cuda-quantized/q8_0+bf16/w4"}) {
+    try {
+      ParseCacheSpec(name);
+      ADD_FAILURE() << "accepted '" << name << "'";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::StartsWith(std::string("cache '") + name + "'"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("rows on a device are not kept as bf16"));
+    }
+  }
+  EXPECT_THROW(CudaQuantizedKvCache({.geometry = contract::kGeometry,
+                                     .key_type = RowType::kQ8_0,
+                                     .value_type = RowType::kBf16}),
+               std::invalid_argument);
+}
+
+TEST(RegistryTest, RingsHaveTheWindowsOfTheirNameOrOfTheGeometry) {
+  KvGeometry geometry = contract::kGeometry;
+  geometry.num_layers = 5;
+  const CacheSpec named = ParseCacheSpec("ring/w6-0-9+4");
+  EXPECT_EQ(named.undo_rows, 4);
+  EXPECT_THAT(WindowsOf(named, geometry), testing::ElementsAre(6, 0, 9, 6, 0));
+  EXPECT_EQ(named.make({.geometry = geometry})->attention_window(3), 6);
+  const CacheSpec of_model = ParseCacheSpec("ring/model+4");
+  EXPECT_THAT(WindowsOf(of_model, geometry), testing::IsEmpty());
+  EXPECT_EQ(of_model.make({.geometry = geometry})->max_step_rows(), geometry.max_length);
+  geometry.window = 7;
+  geometry.full_interval = 2;
+  EXPECT_THAT(WindowsOf(of_model, geometry), testing::ElementsAre(7, 0, 7, 0, 7));
+  EXPECT_EQ(of_model.make({.geometry = geometry})->max_step_rows(), 4);
+  EXPECT_EQ(Misfit(of_model, geometry), "");
+  EXPECT_EQ(Misfit(ParseCacheSpec("ring/w7-0+1"), geometry), "");
+  EXPECT_EQ(Misfit(ParseCacheSpec("ring/w8-9+1"), geometry),
+            "ring/w8-9+1 keeps 9 rows for a query, layer 1 of the model sees all");
+  EXPECT_EQ(Misfit(ParseCacheSpec("ring/w6-0+1"), geometry),
+            "ring/w6-0+1 keeps 6 rows for a query, layer 0 of the model sees 7");
+  EXPECT_THAT([&] { CheckFits(ParseCacheSpec("ring/w6+2"), geometry, "--cache"); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("choose ring/model+2")));
 }
 
 TEST(RegistryTest, PoolHoldsTheSequencesAskedFor) {

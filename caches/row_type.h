@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// Block formats are ggml's (see codec.h).
-enum class RowType : uint8_t { kF32 = 0, kF16 = 1, kQ8_0 = 2, kQ4_0 = 3 };
+// Block formats are ggml's (see codec.h). The numbers stand in cache files. Rows on a device are
+// never BF16.
+enum class RowType : uint8_t { kF32 = 0, kF16 = 1, kQ8_0 = 2, kQ4_0 = 3, kBf16 = 4 };
 
 }  // namespace lockstep
 

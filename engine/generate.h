@@ -72,7 +72,8 @@ GenerateResult Generate(Transformer& transformer, KvCache& cache, std::span<cons
 
 // Rolls a cache that holds the tokens `held` back to what these have in common with the beginning
 // of `text`, but for the last token of that: it is fed again, since its logits are wanted. Returns
-// how many rows stay. REQUIRES: text not empty.
+// how many rows stay: none, where the cache has forgotten what going back there needs [W2].
+// REQUIRES: text not empty.
 int32_t KeepCommonPrefix(KvCache& cache, std::span<const int32_t> held,
                          std::span<const int32_t> text);
 

@@ -97,7 +97,7 @@ struct ModelConfig {
 
   // The cache geometry that this model needs. REQUIRES: 0 < max_length <= context_length.
   KvGeometry geometry(int32_t max_length) const {
-    return {num_layers, num_kv_heads, head_dim, max_length};
+    return {num_layers, num_kv_heads, head_dim, max_length, window, full_interval};
   }
 };
 

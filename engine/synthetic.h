@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "caches/kv_cache.h"
 #include "engine/adapter.h"
 #include "engine/gguf.h"
 
@@ -50,6 +51,9 @@ std::span<const SyntheticSpec> SyntheticPresets();
 
 // Throws Error naming the presets when there is none of that name.
 const SyntheticSpec& SyntheticPreset(std::string_view name);
+
+// The cache geometry of such a model.
+KvGeometry SyntheticGeometry(const SyntheticSpec& spec, int32_t max_length);
 
 std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t seed);
 

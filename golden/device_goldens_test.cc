@@ -46,7 +46,7 @@ TEST(DeviceGoldensTest, WhatNoCacheOnADeviceDoesIsSkipped) {
   EXPECT_EQ(found[0].state, GoldenState::kSkipped);
   EXPECT_EQ(found[0].detail, "its pool runs out of blocks, and caches on a device have none");
   EXPECT_EQ(found[1].state, GoldenState::kSkipped);
-  EXPECT_EQ(found[1].detail, "no cache keeps a window of F32 rows on a device");
+  EXPECT_EQ(found[1].detail, "no cache on a device keeps such rows");
   EXPECT_EQ(found[2].state, GoldenState::kSkipped);
   EXPECT_EQ(found[2].detail, "there are no device kernels for type q4_1");
 }

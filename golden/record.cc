@@ -124,8 +124,10 @@ class Recorder {
         return Prefill(op, s);
       case EngineOpKind::kDecode:
         return Decode(op, s);
-      case EngineOpKind::kSpeculate:
-        return Step({PartOf(op, s, op.count + 1, true)}, {.accepted = op.accept});
+      case EngineOpKind::kSpeculate: {
+        const int32_t drafts = UndoableDrafts(*At(s).cache, op.count);
+        return Step({PartOf(op, s, drafts + 1, true)}, {.accepted = std::min(op.accept, drafts)});
+      }
       case EngineOpKind::kBatch:
         return Batch(op, {});
       case EngineOpKind::kCancel:
@@ -246,7 +248,13 @@ class Recorder {
         },
         &thrown);
     for (const auto& [s, dress] : dresses) CountCalls(s, dress->cache());
-    if (outcome != StepOutcome::kDone) return outcome;
+    if (outcome != StepOutcome::kDone) {
+      for (const StepPart& part : parts) {  // that could not be undone leaves nothing [F1]
+        Sequence& sequence = At(part.sequence);
+        sequence.length = std::min(sequence.length, sequence.cache->current_length());
+      }
+      return outcome;
+    }
     for (size_t i = 0; i < parts.size(); ++i) {
       const size_t width = logits.size() / parts.size();
       Accept(parts[i], logits.subspan(i * width, width), way, &trace);

@@ -80,11 +80,9 @@ void CheckSuits(const Scenario& scenario, const ModelConfig& config) {
                  "lower max_length"});
   }
   for (const std::string& cache : scenario.caches) {
-    const int32_t multiple = ParseCacheSpec(cache).head_dim_multiple;
-    if (config.head_dim % multiple == 0) continue;
-    throw Error({where,
-                 fmt::format("{} needs heads of a multiple of {} elements, {} has {}", cache,
-                             multiple, scenario.model.Description(), config.head_dim),
+    const std::string misfit = Misfit(ParseCacheSpec(cache), config.geometry(1));
+    if (misfit.empty()) continue;
+    throw Error({where, fmt::format("{} ({})", misfit, scenario.model.Description()),
                  "choose another cache or another model"});
   }
 }
@@ -145,12 +143,18 @@ EngineScript ScriptOf(const Scenario& scenario, const std::string& cache) {
 std::string RowsName(const CacheSpec& spec) {
   std::string name(RowTypeName(spec.key_type));
   if (spec.value_type != spec.key_type) name += fmt::format("+{}", RowTypeName(spec.value_type));
+  if (spec.undo_rows > 0) {  // what it forgets shows in what it hashes and refuses
+    name += "-" + spec.name;
+    std::ranges::replace(name, '/', '-');
+  }
   if (spec.window == 0) return name;
   name += fmt::format("-w{}", spec.window);
   return spec.window_type == RowType::kF16 ? name + "-f16" : name;
 }
 
 std::vector<std::string> DeviceCachesLike(const CacheSpec& spec) {
+  if (spec.undo_rows > 0) return {};
+  if (spec.key_type == RowType::kBf16 || spec.value_type == RowType::kBf16) return {};
   if (spec.window > 0 && spec.window_type != RowType::kF16) return {};
   if (RowsName(spec) == "f16") return {"cuda", "hybrid/1"};
   return {fmt::format("cuda-quantized/{}+{}/w{}", RowTypeName(spec.key_type),

@@ -196,7 +196,7 @@ class Checker {
   std::optional<std::string> WhyNotOnDevice(const RowsGroup& group,
                                             const std::optional<GoldenFile>& golden) const {
     if (options_.record.device == nullptr) return std::nullopt;
-    if (group.caches.empty()) return "no cache keeps a window of F32 rows on a device";
+    if (group.caches.empty()) return "no cache on a device keeps such rows";
     const auto exhausted = [](const Fact& fact) {
       return fact.name == "outcome" && fact.value == StepOutcomeName(StepOutcome::kExhausted);
     };

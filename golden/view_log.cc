@@ -1,6 +1,7 @@
 #include "golden/view_log.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace lockstep {
 namespace {
@@ -28,18 +29,28 @@ std::vector<KvRows> ViewLog::Read(int32_t in_op, std::span<const int32_t> positi
   return {};
 }
 
+KvRows RowsByPosition(const KvView& view, int64_t kv_stride) {
+  KvRows rows = DecodeRows(view, kv_stride);
+  const auto forgotten = static_cast<size_t>(rows.first * kv_stride);
+  for (std::vector<float>* half : {&rows.keys, &rows.values}) {
+    half->insert(half->begin(), forgotten, std::numeric_limits<float>::quiet_NaN());
+  }
+  rows.first = 0;
+  return rows;
+}
+
 void LoggingCache::View(int32_t layer, KvView* view) const {
   inner().View(layer, view);
   if (layer != log_->layer || !step_) return;
   ViewLog::Step& step = log_->steps[*step_];
   if (++step.views > kViewsOfStep) return;
-  step.view = DecodeRows(*view, geometry().kv_stride());
+  step.view = RowsByPosition(*view, geometry().kv_stride());
 }
 
 void LoggingCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const {
   inner().ViewForQuery(layer, position, view);
   if (layer != log_->layer || !step_) return;
-  log_->steps[*step_].queries[position] = DecodeRows(*view, geometry().kv_stride());
+  log_->steps[*step_].queries[position] = RowsByPosition(*view, geometry().kv_stride());
 }
 
 // The engine asks for a slot first; the legacy path is refused before it gets here.

@@ -15,6 +15,9 @@
 
 namespace lockstep {
 
+// The view's rows, each at its position: NaN stands where a cache has forgotten some [W1].
+KvRows RowsByPosition(const KvView& view, int64_t kv_stride);
+
 struct ViewLog {
   // One write of layer 0, as every step begins, and what its sequence read at `layer` behind it.
   struct Step {

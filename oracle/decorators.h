@@ -37,9 +37,11 @@ class ForwardingCache : public KvCache {
   RowType key_type() const override { return inner_->key_type(); }
   RowType value_type() const override { return inner_->value_type(); }
   int32_t max_step_rows() const override { return inner_->max_step_rows(); }
+  int32_t attention_window(int32_t layer) const override { return inner_->attention_window(layer); }
 
   int32_t length(int32_t layer) const override { return inner_->length(layer); }
   int32_t current_length() const override { return inner_->current_length(); }
+  int32_t first_position(int32_t layer) const override { return inner_->first_position(layer); }
   void View(int32_t layer, KvView* view) const override { inner_->View(layer, view); }
   void ViewForQuery(int32_t layer, int32_t position, KvView* view) const override {
     inner_->ViewForQuery(layer, position, view);

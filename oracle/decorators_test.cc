@@ -38,6 +38,12 @@ class ProbeCache final : public KvCache {
   int32_t max_step_rows() const override { return Note("max_step_rows"), 7; }
   int32_t length(int32_t layer) const override { return Note("length"), Check(layer), 4 + layer; }
   int32_t current_length() const override { return Note("current_length"), 6; }
+  int32_t attention_window(int32_t layer) const override {
+    return Note("attention_window"), Check(layer), 30 + layer;
+  }
+  int32_t first_position(int32_t layer) const override {
+    return Note("first_position"), Check(layer), 40 + layer;
+  }
   void View(int32_t layer, KvView* view) const override {
     Note("View"), Check(layer);
     view->length = 4 + layer;
@@ -100,6 +106,8 @@ const std::map<std::string, std::function<void(KvCache&)>>& Calls() {
       {"max_step_rows", [](KvCache& c) { EXPECT_EQ(c.max_step_rows(), 7); }},
       {"length", [](KvCache& c) { EXPECT_EQ(c.length(2), 6); }},
       {"current_length", [](KvCache& c) { EXPECT_EQ(c.current_length(), 6); }},
+      {"attention_window", [](KvCache& c) { EXPECT_EQ(c.attention_window(2), 32); }},
+      {"first_position", [](KvCache& c) { EXPECT_EQ(c.first_position(1), 41); }},
       {"View",
        [](KvCache& c) {
          KvView view;

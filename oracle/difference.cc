@@ -21,16 +21,17 @@ std::string Value(float value) {
   return fmt::format("0x{:08x} ({:.9g})", std::bit_cast<uint32_t>(value), value);
 }
 
+// The rows begin at position `first`.
 std::optional<Difference> RowDifference(std::span<const float> subject,
-                                        std::span<const float> oracle, int64_t stride,
-                                        const char* place) {
+                                        std::span<const float> oracle, int32_t first,
+                                        int64_t stride, const char* place) {
   const size_t common = std::min(subject.size(), oracle.size());
   const int64_t index = FirstFloatDifference(subject.first(common), oracle.first(common));
   if (index < 0) return std::nullopt;
   Difference difference;
   difference.kind = Difference::Kind::kCacheRow;
   difference.place = place;
-  difference.position = static_cast<int32_t>(index / stride);
+  difference.position = first + static_cast<int32_t>(index / stride);
   difference.element = index % stride;
   difference.subject = subject[static_cast<size_t>(index)];
   difference.oracle = oracle[static_cast<size_t>(index)];
@@ -87,8 +88,16 @@ std::optional<Difference> FirstRowDifference(const KvCache& subject, const KvCac
   const KvRows a = DecodeRows(view, stride);
   oracle.View(layer, &view);
   const KvRows b = DecodeRows(view, stride);
-  auto difference = RowDifference(a.keys, b.keys, stride, "K row");
-  if (!difference) difference = RowDifference(a.values, b.values, stride, "V row");
+  // Those that both still show.
+  const int32_t first = std::max(a.first, b.first);
+  const auto from = [&](const KvRows& rows, const std::vector<float>& half) {
+    const auto skipped = static_cast<size_t>((first - rows.first) * stride);
+    return std::span(half).subspan(std::min(skipped, half.size()));
+  };
+  auto difference = RowDifference(from(a, a.keys), from(b, b.keys), first, stride, "K row");
+  if (!difference) {
+    difference = RowDifference(from(a, a.values), from(b, b.values), first, stride, "V row");
+  }
   if (difference) difference->layer = layer;
   return difference;
 }

@@ -83,7 +83,7 @@ std::vector<DigestLine> LinesOfPresets(std::span<const KernelTable* const> kerne
     if (!IsSmall(preset)) continue;
     const auto model = Model::Load(MakeSyntheticModel(preset, 1));
     for (const CacheSpec& cache : AllCaches()) {
-      if (model->config().head_dim % cache.head_dim_multiple != 0) continue;
+      if (!Misfit(cache, model->config().geometry(1)).empty()) continue;
       for (const KernelTable* table : kernels) {
         lines.push_back(LineOf(preset.name, model, *table, cache));
       }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "caches/check.h"
+#include "caches/registry.h"
 #include "engine/stopwatch.h"
 
 namespace lockstep {
@@ -221,8 +222,17 @@ std::optional<Difference> Compare(const Execution& subject, const Execution& ora
 bool PathRule::Direct(int32_t layer, int32_t first, int32_t count) const {
   if (layer < device_layers) return grants_device_slots;
   if (!grants_host_slots) return false;
-  if (block_size == 0) return true;
-  return first / block_size == (first + count - 1) / block_size;
+  const int32_t ring = ring_rows.empty() ? 0 : ring_rows[static_cast<size_t>(layer)];
+  const int32_t piece = std::max(block_size, ring);
+  return piece == 0 || first / piece == (first + count - 1) / piece;
+}
+
+std::vector<int32_t> RingRowsOf(const CacheSpec& spec, const KvGeometry& geometry) {
+  std::vector<int32_t> rows;
+  for (const int32_t window : WindowsOf(spec, geometry)) {
+    rows.push_back(window == 0 ? 0 : window + 2 * spec.undo_rows);
+  }
+  return rows;
 }
 
 PathCounts& PathCounts::operator+=(const PathCounts& other) {

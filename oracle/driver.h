@@ -30,10 +30,17 @@ struct PathRule {
   // for, unless it refuses them all.
   int32_t device_layers = 0;
   bool grants_device_slots = false;
+  // Of layers whose memory is a ring: its rows; a run has to stay inside one round of it [W5]. By
+  // layer; 0, or none: no ring.
+  std::vector<int32_t> ring_rows = {};
 
   // True when a contiguous run [first, first + count) of the layer has to be written in place.
   bool Direct(int32_t layer, int32_t first, int32_t count) const;
 };
+
+// What PathRule::ring_rows is for such a cache.
+struct CacheSpec;
+std::vector<int32_t> RingRowsOf(const CacheSpec& spec, const KvGeometry& geometry);
 
 // Calls one layer has to see in one step.
 struct PathCounts {

@@ -147,9 +147,11 @@ void FaultyCache::BeforeWrite(int32_t layer) {
   layer0_written_ = false;
   ++step_;
   const bool flip = plant_.kind == PlantKind::kFlipK || plant_.kind == PlantKind::kFlipV;
-  // Before the row exists there is nothing to flip: the fault waits.
+  // Before the row exists there is nothing to flip: the fault waits. It stays away from what is
+  // forgotten.
   if (flip && fired_ == 0 && step_ >= plant_.step &&
-      plant_.position < inner().length(plant_.layer)) {
+      plant_.position < inner().length(plant_.layer) &&
+      plant_.position >= inner().first_position(plant_.layer)) {
     Flip();
   }
 }
@@ -256,9 +258,10 @@ FaultyCache::Rows FaultyCache::Read(int32_t first) const {
   Rows rows{.first = first,
             .count = view.length - first,
             .rows = DecodeRows(view, geometry().kv_stride())};
-  LS_CHECK(rows.count > 0, "position {} of length {}", first, view.length);
+  LS_CHECK(rows.count > 0 && first >= view.first(), "position {} of rows {} to {}", first,
+           view.first(), view.length);
   for (std::vector<float>* side : {&rows.rows.keys, &rows.rows.values}) {
-    side->erase(side->begin(), side->begin() + first * stride);
+    side->erase(side->begin(), side->begin() + (first - view.first()) * stride);
   }
   return rows;
 }

@@ -22,8 +22,11 @@ struct Reference {
   std::vector<int32_t> decoded;
 };
 
-RowSemantics SemanticsOf(const CacheSpec& cache) {
-  return {cache.key_type, cache.value_type, cache.window, cache.window_type};
+RowSemantics SemanticsOf(const CacheSpec& cache, const KvGeometry& geometry) {
+  std::vector<int32_t> windows = WindowsOf(cache, geometry);
+  const int32_t undo_rows = windows.empty() ? 0 : cache.undo_rows;
+  return {cache.key_type,    cache.value_type,   cache.window,
+          cache.window_type, std::move(windows), undo_rows};
 }
 
 void AddDigest(const Digest& digest, DigestBuilder* builder) {
@@ -112,7 +115,7 @@ class Matrix {
       }
     }
     if (cell.verdict == Verdict::kNotAvailable) {
-      if (cell.detail.empty()) cell.detail = "no model has heads that this cache can store";
+      if (cell.detail.empty()) cell.detail = "no model's rows can be kept by this cache";
       return cell;
     }
     cell.digest = digest.Finish();
@@ -230,17 +233,21 @@ class Matrix {
     return "";
   }
 
+  KvGeometry GeometryOf(size_t model) const {
+    return options_.models[model].model->config().geometry(1);
+  }
+
   bool Fits(size_t model, const CacheSpec& cache) const {
-    return options_.models[model].model->config().head_dim % cache.head_dim_multiple == 0;
+    return Misfit(cache, GeometryOf(model)).empty();
   }
 
   const Reference& ReferenceOf(size_t model, const KernelTable& kernels, const CacheSpec& cache) {
-    const auto key = std::tuple(model, kernels.name, SemanticsOf(cache));
+    const auto key = std::tuple(model, kernels.name, SemanticsOf(cache, GeometryOf(model)));
     const auto found = references_.find(key);
     if (found != references_.end()) return found->second;
     Reference reference;
-    reference.outcome =
-        runners_[model].RunReference(SemanticsOf(cache), kernels, &reference.decoded);
+    reference.outcome = runners_[model].RunReference(SemanticsOf(cache, GeometryOf(model)), kernels,
+                                                     &reference.decoded);
     return references_.emplace(key, std::move(reference)).first->second;
   }
 

@@ -43,6 +43,10 @@ ModelCache::ModelCache(const ModelCacheOptions& options) : options_(options) {
            "window {}, block size {}, {} blocks, {} step rows", options.window, options.block_size,
            options.blocks_available, options.max_step_rows);
   layers_.resize(static_cast<size_t>(g.num_layers));
+  LS_CHECK(options.windows.empty() || options.max_step_rows > 0, "windows and no rows to undo");
+  for (size_t layer = 0; layer < layers_.size() && !options.windows.empty(); ++layer) {
+    layers_[layer].window = options.windows[layer % options.windows.size()];
+  }
 }
 
 std::string ModelCache::name() const {
@@ -54,6 +58,9 @@ std::string ModelCache::name() const {
     }
   }
   if (options_.block_size > 0) name += fmt::format("/b{}", options_.block_size);
+  if (!options_.windows.empty()) {
+    name += fmt::format("/ring-w{}+{}", fmt::join(options_.windows, "-"), options_.max_step_rows);
+  }
   return name;
 }
 
@@ -73,6 +80,10 @@ ModelCache::Layer& ModelCache::At(int32_t layer) {
 // ---- Reading --------------------------------------------------------------------------------
 
 int32_t ModelCache::length(int32_t layer) const { return At(layer).length; }
+
+int32_t ModelCache::attention_window(int32_t layer) const { return At(layer).window; }
+
+int32_t ModelCache::first_position(int32_t layer) const { return At(layer).forgotten; }
 
 int32_t ModelCache::current_length() const {
   return std::ranges::max_element(layers_, {}, &Layer::length)->length;
@@ -117,6 +128,10 @@ void ModelCache::View(int32_t layer, KvView* view) const {
 void ModelCache::ViewForQuery(int32_t layer, int32_t position, KvView* view) const {
   const Layer& state = At(layer);
   if (position < 0 || position >= state.length) throw std::out_of_range("model: no such query");
+  const int32_t sees_from = std::max(0, position - state.window + 1);
+  if (state.window > 0 && sees_from < state.forgotten) {
+    throw std::out_of_range("model: the query sees rows that are forgotten");
+  }
   // A query of the step in progress comes right after its own row; any other comes now.
   size_t writes = state.step.size();
   for (size_t i = 0; i < state.step.size(); ++i) {
@@ -138,6 +153,19 @@ std::vector<float> ModelCache::InWindow(std::span<const float> row) const {
   return MakeVector(options_.window_type, row).decoded;
 }
 
+int32_t ModelCache::ForgottenAt(const Layer& layer, int32_t end) const {
+  if (layer.window == 0) return 0;
+  const int64_t length = std::max(layer.length, end);
+  const int64_t kept = int64_t{layer.window} + options_.max_step_rows;
+  return length - kept > layer.forgotten ? static_cast<int32_t>(length - kept) : layer.forgotten;
+}
+
+// Without row `lowest` and what follows, the query before it has to find its window.
+bool ModelCache::CouldUndo(const Layer& layer, int32_t lowest, int32_t end) const {
+  const int32_t forgotten = ForgottenAt(layer, end);
+  return forgotten == 0 || int64_t{lowest} - layer.window >= forgotten;
+}
+
 void ModelCache::WriteRows(Layer* layer, std::span<const int32_t> positions,
                            std::span<const float> keys, std::span<const float> values) {
   const auto stride = static_cast<size_t>(geometry().kv_stride());
@@ -152,9 +180,12 @@ void ModelCache::WriteRows(Layer* layer, std::span<const int32_t> positions,
     layer->step.push_back(
         std::make_shared<const Written>(Written{positions[i], InWindow(key), InWindow(value)}));
   }
+  layer->forgotten = ForgottenAt(*layer, HighestEnd(positions));
   layer->length = std::max(layer->length, HighestEnd(positions));
+  layer->rows.erase(layer->rows.begin(), layer->rows.lower_bound(layer->forgotten));
   const std::vector<float> zeros(stride, 0.0f);
-  for (int32_t p = 0; p < layer->length; ++p) {  // the gaps, if this write left any [V2]
+  for (int32_t p = layer->forgotten; p < layer->length;
+       ++p) {  // the gaps, if this write left any [V2]
     if (layer->rows.count(p) != 0) continue;
     layer->rows[p] = {MakeVector(options_.key_type, zeros), MakeVector(options_.value_type, zeros)};
   }
@@ -172,6 +203,9 @@ void ModelCache::Update(int32_t layer, std::span<const int32_t> positions,
     throw std::invalid_argument("model: more rows than a step may have");
   }
   if (positions.empty()) return;
+  if (!CouldUndo(state, *std::ranges::min_element(positions), HighestEnd(positions))) {
+    throw std::out_of_range("model: the write could not be undone");
+  }
   if (!HasBlocksFor(state, HighestEnd(positions))) throw PoolExhausted("model: no block is left");
   state.reservation.reset();
   WriteRows(&state, positions, keys, values);
@@ -185,6 +219,16 @@ std::optional<KvSlot> ModelCache::TryReserveSlot(int32_t layer,
   const int32_t size = options_.block_size;
   if (size > 0 && positions.front() / size != positions.back() / size) return std::nullopt;
   if (!HasBlocksFor(state, HighestEnd(positions))) return std::nullopt;
+  if (!options_.windows.empty()) {
+    const int32_t step = max_step_rows();
+    if (positions.size() > static_cast<size_t>(step)) return std::nullopt;
+    if (state.window > 0) {  // a place for each row of the window, to undo, and in progress [W4]
+      const int64_t places = int64_t{state.window} + 2 * int64_t{step};
+      if (positions.front() / places != positions.back() / places) return std::nullopt;
+      if (positions.back() - state.length >= step) return std::nullopt;
+      if (!CouldUndo(state, positions.front(), HighestEnd(positions))) return std::nullopt;
+    }
+  }
   const size_t elements = positions.size() * static_cast<size_t>(geometry().kv_stride());
   Reservation& open = state.reservation.emplace();
   open.positions.assign(positions.begin(), positions.end());
@@ -208,6 +252,12 @@ void ModelCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
 
 void ModelCache::Rollback(int32_t length) {
   if (length < 0 || length > current_length()) throw std::out_of_range("model: rollback");
+  for (const Layer& layer : layers_) {
+    const bool shrinks = layer.length > length && length > 0;
+    if (shrinks && layer.forgotten > 0 && length - layer.window < layer.forgotten) {
+      throw std::out_of_range("model: the rollback needs rows that are forgotten");
+    }
+  }
   for (Layer& layer : layers_) {
     layer.reservation.reset();
     layer.ring_before_step = RingAfter(layer, layer.step.size());
@@ -216,6 +266,7 @@ void ModelCache::Rollback(int32_t length) {
                   [&](const auto& slot) { return slot.second->position >= length; });
     layer.rows.erase(layer.rows.lower_bound(length), layer.rows.end());
     layer.length = std::min(layer.length, length);
+    if (length == 0) layer.forgotten = 0;
   }
 }
 
@@ -267,8 +318,10 @@ Digest ModelCache::StorageDigest() const {
   builder.AddU32(static_cast<uint32_t>(g.head_dim));
   for (const Layer& layer : layers_) {
     builder.AddU32(static_cast<uint32_t>(layer.length));
-    for (const auto& [position, row] : layer.rows) builder.AddBytes(row.key.stored);
-    for (const auto& [position, row] : layer.rows) builder.AddBytes(row.value.stored);
+    const int32_t begin = layer.window > 0 ? layer.length - layer.window : 0;  // [X2]
+    const std::ranges::subrange rows(layer.rows.lower_bound(begin), layer.rows.end());
+    for (const auto& [position, row] : rows) builder.AddBytes(row.key.stored);
+    for (const auto& [position, row] : rows) builder.AddBytes(row.value.stored);
   }
   return builder.Finish();
 }

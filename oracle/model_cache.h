@@ -3,7 +3,8 @@
 // does everything the slow and obvious way.
 //
 // It also predicts what depends on a cache's storage: which runs are granted in place [R2, R3],
-// what quantized rows read as, which rows a query reads exactly [Q1, Q2], when a pool of blocks
+// what quantized rows read as, which rows a query reads exactly [Q1, Q2], which are forgotten and
+// what can no longer be undone then [W1, W2], when a pool of blocks
 // that one sequence has to itself is exhausted, and the raw stored bytes [X2].
 #ifndef LOCKSTEP_ORACLE_MODEL_CACHE_H_
 #define LOCKSTEP_ORACLE_MODEL_CACHE_H_
@@ -32,6 +33,9 @@ struct ModelCacheOptions {
   int32_t blocks_available = 0;
   bool refuses_host_slots = false;  // R3
   int32_t max_step_rows = 0;        // 0: max_length
+  // Of layers that forget rows [W1], in turn, 0 for those that do not; empty: none does. With some,
+  // max_step_rows is the rows that can be undone, and has to be given.
+  std::vector<int32_t> windows = {};
 };
 
 class ModelCache final : public KvCache {
@@ -46,9 +50,11 @@ class ModelCache final : public KvCache {
   RowType key_type() const override { return options_.key_type; }
   RowType value_type() const override { return options_.value_type; }
   int32_t max_step_rows() const override;
+  int32_t attention_window(int32_t layer) const override;
 
   int32_t length(int32_t layer) const override;
   int32_t current_length() const override;
+  int32_t first_position(int32_t layer) const override;
 
   // One segment of one F32 row for each position, whatever the types are: rows are shown as they
   // are read.
@@ -105,7 +111,9 @@ class ModelCache final : public KvCache {
 
   struct Layer {
     int32_t length = 0;
-    std::map<int32_t, Row> rows;  // every position in [0, length)
+    int32_t window = 0;           // 0: nothing is forgotten
+    int32_t forgotten = 0;        // rows [0, forgotten)
+    std::map<int32_t, Row> rows;  // every position in [forgotten, length)
     std::optional<Reservation> reservation;
     Ring ring_before_step;                             // before the step in progress
     std::vector<std::shared_ptr<const Written>> step;  // rows of the last write, in order
@@ -117,6 +125,10 @@ class ModelCache final : public KvCache {
   std::vector<float> InWindow(std::span<const float> row) const;
   void WriteRows(Layer* layer, std::span<const int32_t> positions, std::span<const float> keys,
                  std::span<const float> values);
+  // How many rows are forgotten once the layer reaches `end`, and whether all from `lowest` on
+  // could be taken back then.
+  int32_t ForgottenAt(const Layer& layer, int32_t end) const;
+  bool CouldUndo(const Layer& layer, int32_t lowest, int32_t end) const;
   // The ring after the first `writes` rows of the step in progress.
   Ring RingAfter(const Layer& layer, size_t writes) const;
   // The rows as the query at `position` reads them when `ring` holds what it holds.

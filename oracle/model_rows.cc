@@ -115,24 +115,44 @@ double ValueOfF16(uint16_t bits) {
 
 double ValueOfBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-uint16_t NearestF16(double value) {
-  if (std::isnan(value)) return 0x7e00;
+namespace {
+
+// A format of 16 bits whose positive finite numbers are ordered as their bits.
+struct HalfFormat {
+  double (*value)(uint16_t bits);
+  uint16_t infinity;
+  double past_largest;  // where infinity's number would be if it were one
+  uint16_t nan;
+};
+
+uint16_t Nearest(const HalfFormat& format, double value) {
+  if (std::isnan(value)) return format.nan;
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::fabs(value);
-  // The positive finite numbers of binary16 are ordered as their bits: find the last one that is
-  // not above, then choose between it and the next.
+  // Find the last number that is not above, then choose between it and the next.
   uint16_t low = 0;
-  uint16_t high = 0x7c00;  // infinity
+  uint16_t high = format.infinity;
   while (high - low > 1) {
     const auto middle = static_cast<uint16_t>((low + high) / 2);
-    (ValueOfF16(middle) <= magnitude ? low : high) = middle;
+    (format.value(middle) <= magnitude ? low : high) = middle;
   }
-  // For the choice, infinity stands where the next number would be.
-  const double below = ValueOfF16(low);
-  const double above = high == 0x7c00 ? 65536.0 : ValueOfF16(high);
+  const double below = format.value(low);
+  const double above = high == format.infinity ? format.past_largest : format.value(high);
   const double middle = (below + above) / 2;  // exact
   const bool up = magnitude > middle || (magnitude == middle && low % 2 == 1);
   return static_cast<uint16_t>(sign | (up ? high : low));
+}
+
+}  // namespace
+
+uint16_t NearestF16(double value) {
+  return Nearest({.value = ValueOfF16, .infinity = 0x7c00, .past_largest = 65536.0, .nan = 0x7e00},
+                 value);
+}
+
+uint16_t NearestBf16(double value) {
+  return Nearest({.value = ValueOfBf16, .infinity = 0x7f80, .past_largest = 0x1p128, .nan = 0x7fc0},
+                 value);
 }
 
 void ValuesOfQ8_0(const std::byte* block, double* values) {
@@ -167,6 +187,9 @@ std::vector<std::byte> EncodeModelRow(RowType type, std::span<const float> row) 
     case RowType::kF16:
       for (float x : row) PutU16(NearestF16(x), &stored);
       return stored;
+    case RowType::kBf16:
+      for (float x : row) PutU16(NearestBf16(x), &stored);
+      return stored;
     case RowType::kQ8_0:
     case RowType::kQ4_0:
       LS_CHECK(row.size() % kBlock == 0, "a row of {} elements", row.size());
@@ -192,6 +215,11 @@ std::vector<float> DecodeModelRow(RowType type, std::span<const std::byte> store
     case RowType::kF16:
       for (size_t i = 0; i < stored.size(); i += 2) {
         row.push_back(Rounded(ValueOfF16(U16At(stored, i))));
+      }
+      return row;
+    case RowType::kBf16:
+      for (size_t i = 0; i < stored.size(); i += 2) {
+        row.push_back(Rounded(ValueOfBf16(U16At(stored, i))));
       }
       return row;
     case RowType::kQ8_0:

@@ -19,6 +19,7 @@ double ValueOfBf16(uint16_t bits);
 
 // The binary16 nearest to a value that binary32 can hold, ties to even; 0x7e00 for NaN.
 uint16_t NearestF16(double value);
+uint16_t NearestBf16(double value);  // the nearest bfloat16 likewise; 0x7fc0 for NaN
 
 // The stored bytes of one row. REQUIRES: a multiple of 32 elements for the block formats.
 std::vector<std::byte> EncodeModelRow(RowType type, std::span<const float> row);

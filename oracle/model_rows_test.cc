@@ -82,7 +82,8 @@ TEST(ModelRowsTest, RandomRowsAreEncodedAndDecodedAlike) {
   Random random(7);
   for (int round = 0; round < 3000; ++round) {
     const std::vector<float> row = RandomRow(&random, 64);
-    for (const RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+    for (const RowType type :
+         {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
       std::vector<std::byte> stored(static_cast<size_t>(RowBytes(type, 64)));
       EncodeRow(type, row, stored);
       ASSERT_EQ(EncodeModelRow(type, row), stored) << RowTypeName(type) << ", round " << round;

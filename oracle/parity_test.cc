@@ -38,6 +38,7 @@ constexpr int32_t kRealHeadDim = 8;  // of the stories260K files
 std::vector<ParityCase> Cases() {
   std::vector<ParityCase> cases;
   for (const CacheSpec& spec : AllCaches()) {
+    if (!spec.windows.empty()) continue;  // these models see all rows
     cases.push_back({.model = "tiny-gqa-9x3-q8_0", .cache = spec.name});
     cases.push_back({.model = "tiny-bias-qknorm-6x2-q8_0", .cache = spec.name});
     if (kRealHeadDim % spec.head_dim_multiple != 0) continue;

@@ -1,10 +1,12 @@
 #include "oracle/verify.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "caches/device.h"
 #include "caches/error.h"
@@ -21,6 +23,8 @@ struct RowSemantics {
   RowType value_type;
   int32_t window;
   RowType window_type;
+  std::vector<int32_t> windows;  // of layers that forget rows, and how many can be undone
+  int32_t undo_rows;
 
   auto operator<=>(const RowSemantics&) const = default;
 
@@ -29,15 +33,23 @@ struct RowSemantics {
     if (value_type != key_type) name += fmt::format("+{}", RowTypeName(value_type));
     if (window > 0) name += fmt::format("/w{}", window);
     if (window_type == RowType::kF16) name += "-f16";
+    if (undo_rows > 0) name += fmt::format("/ring-w{}+{}", fmt::join(windows, "-"), undo_rows);
     return name;
   }
 };
 
-RowSemantics SemanticsOf(const CacheSpec& kind) {
-  return {kind.key_type, kind.value_type, kind.window, kind.window_type};
+RowSemantics SemanticsOf(const CacheSpec& kind, const KvGeometry& geometry) {
+  std::vector<int32_t> windows = WindowsOf(kind, geometry);
+  const int32_t undo_rows = windows.empty() ? 0 : kind.undo_rows;
+  return {kind.key_type,    kind.value_type,    kind.window,
+          kind.window_type, std::move(windows), undo_rows};
 }
 
-PathRule RuleOf(const CacheSpec& kind) { return {kind.grants_host_slots, kind.block_size}; }
+PathRule RuleOf(const CacheSpec& kind, const KvGeometry& geometry) {
+  return {.grants_host_slots = kind.grants_host_slots,
+          .block_size = kind.block_size,
+          .ring_rows = RingRowsOf(kind, geometry)};
+}
 
 // A cache, the engine's rule for it, and the device of both.
 struct Place {
@@ -62,19 +74,22 @@ class Verification {
     driver_.prompt = options.prompt;
     driver_.decode_steps = options.decode_steps;
     driver_.adapters = options.adapters;
-    driver_.redo_steps = std::min(kRedoSteps, options.decode_steps);
   }
 
   void Run(const CacheSpec& kind) {
-    if (geometry_.head_dim % kind.head_dim_multiple != 0) {
+    std::string misfit = Misfit(kind, geometry_);
+    if (!misfit.empty()) {
       VerifyCell cell{.cache = kind.name, .write_path = "-"};
       cell.verdict = VerifyCell::Verdict::kNotApplicable;
-      cell.reason = fmt::format("head_dim {} is not a multiple of {}", geometry_.head_dim,
-                                kind.head_dim_multiple);
+      cell.reason = std::move(misfit);
       result_.cells.push_back(std::move(cell));
       return;
     }
-    const VerifyCell model = ModelCell(SemanticsOf(kind));
+    // No more than a cache that forgets can undo [W2].
+    const bool forgets = !WindowsOf(kind, geometry_).empty();
+    driver_.redo_steps =
+        std::min({kRedoSteps, options_.decode_steps, forgets ? kind.undo_rows : kRedoSteps});
+    const VerifyCell model = ModelCell(SemanticsOf(kind, geometry_));
     RunDirectAgainstLegacy(kind);
     CompareLegacyWithModel(kind, model);
   }
@@ -125,7 +140,7 @@ class Verification {
       return;
     }
     const Place subject = Legacy(NewPlace(kind));
-    UpdateOnlyCache oracle(NewModelCache(SemanticsOf(kind)));
+    UpdateOnlyCache oracle(NewModelCache(SemanticsOf(kind, geometry_)));
     driver_.compare_storage = false;
     const DriverResult run =
         Drive(kind.name + " against its model", subject.AsSide(), {&oracle, {}});
@@ -142,7 +157,7 @@ class Verification {
     UpdateOnlyCache oracle(NewModelCache(semantics));
     driver_.compare_storage = false;
     const DriverResult run =
-        Drive(semantics.Name(), {subject.get(), {.grants_host_slots = true}}, {&oracle, {}});
+        Drive(semantics.Name(), {subject.get(), RuleOfModel(semantics)}, {&oracle, {}});
     VerifyCell cell{.cache = semantics.Name(),
                     .write_path = "oracle",
                     .result = run.oracle,
@@ -164,7 +179,7 @@ class Verification {
       if (on_device) place.device = cache.device;
     }
     place.cache = kind.make(cache);
-    place.rule = RuleOf(kind);
+    place.rule = RuleOf(kind, geometry_);
     if (place.device != nullptr) {
       place.rule.device_layers =
           std::min({kind.device_layers, options_.device_layers, geometry_.num_layers});
@@ -184,7 +199,17 @@ class Verification {
                                                           .key_type = semantics.key_type,
                                                           .value_type = semantics.value_type,
                                                           .window = semantics.window,
-                                                          .window_type = semantics.window_type});
+                                                          .window_type = semantics.window_type,
+                                                          .max_step_rows = semantics.undo_rows,
+                                                          .windows = semantics.windows});
+  }
+
+  static PathRule RuleOfModel(const RowSemantics& semantics) {
+    PathRule rule = {.grants_host_slots = true};
+    for (const int32_t window : semantics.windows) {
+      rule.ring_rows.push_back(window == 0 ? 0 : window + 2 * semantics.undo_rows);
+    }
+    return rule;
   }
 
   DriverResult Drive(const std::string& name, const Side& subject, const Side& oracle) {

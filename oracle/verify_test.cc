@@ -45,7 +45,12 @@ TEST(VerifyTest, EveryCacheHoldsOnBothPathsAndAgainstItsModel) {
   const VerifyResult result = Verify(OptionsFor(kModel));
   EXPECT_EQ(result.outcome, VerifyOutcome::kHolds) << result.verdict;
   EXPECT_EQ(result.steps, 8) << "prefill, 5 decode steps, 2 done again";
+  const KvGeometry geometry = OptionsFor(kModel).model->config().geometry(1);
   for (const CacheSpec& spec : AllCaches()) {
+    if (!Misfit(spec, geometry).empty()) {
+      EXPECT_EQ(Cell(result, spec.name, "-").verdict, Verdict::kNotApplicable) << spec.name;
+      continue;
+    }
     const std::string path = spec.grants_host_slots ? "direct" : "direct, refused";
     EXPECT_EQ(Cell(result, spec.name, path).verdict, Verdict::kHolds) << spec.name;
     EXPECT_EQ(Cell(result, spec.name, "legacy").verdict, Verdict::kHolds) << spec.name;
@@ -82,7 +87,44 @@ TEST(VerifyTest, ACacheThatDoesNotFitTheModelIsNamedNotSkippedSilently) {
   EXPECT_EQ(result.outcome, VerifyOutcome::kHolds);
   const VerifyCell& cell = Cell(result, "quantized/q8_0+q8_0/w0", "-");
   EXPECT_EQ(cell.verdict, Verdict::kNotApplicable);
-  EXPECT_THAT(cell.reason, HasSubstr("head_dim 8 is not a multiple of 32"));
+  EXPECT_THAT(cell.reason, HasSubstr("a multiple of 32, the model's is 8"));
+}
+
+// On models with windows, in all layers and in every second one: each ring on both paths and
+// against its model, with the logits of the caches that keep all rows. A ring that forgets what a
+// layer sees is refused by name.
+TEST(VerifyTest, RingsHoldWhereTheModelLooksBackNoFurther) {
+  for (const char* model : {"tiny-mistral-6x2-q8_0", "tiny-gemma2-5x1-q8_0"}) {
+    VerifyOptions options = OptionsFor(model);
+    options.prompt.resize(20, 7);
+    options.decode_steps = 24;
+    options.caches = {"simple", "ring/model+3", "ring/w6-0+1", "ring/w64+3"};
+    if (std::string(model).find("mistral") != std::string::npos) {
+      options.caches.emplace_back("ring/w7-5+2");
+    }
+    options.caches.emplace_back("ring/w4-0+3");
+    const VerifyResult result = Verify(options);
+    EXPECT_EQ(result.outcome, VerifyOutcome::kHolds) << result.verdict;
+    const SideResult& simple = Cell(result, "simple", "direct").result;
+    for (const std::string& cache : options.caches) {
+      if (!Misfit(ParseCacheSpec(cache), options.model->config().geometry(1)).empty()) {
+        EXPECT_THAT(Cell(result, cache, "-").reason, HasSubstr("rows for a query, layer"));
+        continue;
+      }
+      const VerifyCell& direct = Cell(result, cache, "direct");
+      EXPECT_EQ(direct.verdict, Verdict::kHolds) << cache;
+      EXPECT_EQ(Cell(result, cache, "legacy").verdict, Verdict::kHolds) << cache;
+      EXPECT_GT(direct.result.counts.granted, 0) << cache;
+      if (cache != "ring/w6-0+1") {  // of which fewer steps are done again
+        EXPECT_EQ(direct.result.logits, simple.logits) << cache;
+      }
+      // Prefill steps of three rows go over the end of a ring of eleven.
+      const bool wraps = direct.result.counts.refused > 0;
+      EXPECT_FALSE(wraps && cache == "ring/w64+3");
+      EXPECT_FALSE(!wraps && cache == "ring/model+3" && options.caches.size() == 6);
+    }
+    EXPECT_EQ(Cell(result, "ring/w4-0+3", "-").verdict, Verdict::kNotApplicable);
+  }
 }
 
 TEST(VerifyTest, WithoutADirectPathTheVerdictIsInconclusive) {

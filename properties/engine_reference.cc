@@ -116,9 +116,9 @@ void EngineReference::Append(std::span<const int32_t> tokens,
 void EngineReference::Rollback(int32_t length) {
   LS_CHECK(length >= 0 && length <= this->length(), "{} of {} rows", length, this->length());
   if (length == this->length()) return;
-  if (has_window()) {
+  if (has_window() || forgets()) {
     cache_->Rollback(length);
-    pushed_out_ = pushed_out_ || length > 0;
+    pushed_out_ = pushed_out_ || (has_window() && length > 0);
   } else {
     cache_ = cache_->Rebuilt(length);
   }
@@ -163,20 +163,29 @@ void EngineReference::Shift(const DeletedSpan& deleted) {
 }
 
 void EngineReference::Lose(std::span<const LostRows> writes) {
-  if (!has_window() || writes.empty()) return;
+  if ((!has_window() && !forgets()) || writes.empty()) return;
   for (const LostRows& write : writes) {
     const std::vector<float> rows(write.positions.size() *
                                   static_cast<size_t>(cache_->geometry().kv_stride()));
     cache_->inner().Update(write.layer, write.positions, rows, rows);
   }
-  cache_->Rollback(length());
-  pushed_out_ = true;
   Changed();
+  if (!CanRollback(*cache_, length())) {
+    cache_->Rollback(0);
+    tokens_.clear();
+    adapters_.clear();
+    logits_.clear();
+    return;
+  }
+  cache_->Rollback(length());
+  pushed_out_ = pushed_out_ || has_window();
 }
 
 const KvCache& EngineReference::cache() const { return *cache_; }
 
 bool EngineReference::has_window() const { return cache_->options().window > 0; }
+
+bool EngineReference::forgets() const { return !cache_->options().windows.empty(); }
 
 const Digest& EngineReference::rows() const {
   if (!rows_) rows_ = DigestOfCache(*cache_);

@@ -35,19 +35,21 @@ class EngineReference {
 
   // How rows go away must not be what the subject does. Without a window nothing but the rows
   // themselves counts, so a new cache is made of the first `length` rows as they were once
-  // computed. With one it counts which rows were pushed out of it, which is what
-  // ModelCache::Rollback says [Q2].
+  // computed. With one it counts which rows were pushed out of it, or forgotten, which is what
+  // ModelCache::Rollback says [Q2, W2]. REQUIRES: CanRollback(cache(), length).
   void Rollback(int32_t length);
 
   // A step failed after these writes: they are rolled back, and what they pushed out of a window
-  // stays out [Q2].
+  // stays out [Q2], what they made a layer forget is forgotten [W2]. Where that cannot be rolled
+  // back, nothing is left [F1].
   void Lose(std::span<const LostRows> writes);
 
   // By PlainTurnBack. REQUIRES: ShiftContext would not refuse it.
   void Shift(const DeletedSpan& deleted);
 
   const KvCache& cache() const;
-  bool has_window() const;
+  bool has_window() const;  // of exact rows
+  bool forgets() const;     // layers that look back no further than their window
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
   std::span<const int32_t> tokens() const { return tokens_; }
   // Of the last token; empty when that is not the last one appended.

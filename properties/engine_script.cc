@@ -153,10 +153,8 @@ class Parser {
     const SyntheticSpec& model = SyntheticPreset(script_.model);
     SelectKernels(script_.isa);
     for (const std::string& cache : script_.caches) {
-      const int32_t multiple = ParseCacheSpec(cache).head_dim_multiple;
-      if (model.head_dim % multiple == 0) continue;
-      Fail(fmt::format("{} needs heads of a multiple of {} elements, {} has {}", cache, multiple,
-                       script_.model, model.head_dim));
+      const std::string misfit = Misfit(ParseCacheSpec(cache), SyntheticGeometry(model, 1));
+      if (!misfit.empty()) Fail(fmt::format("{} ({})", misfit, script_.model));
     }
     if (script_.max_length > model.context_length) {
       Fail(fmt::format("max={} exceeds the context of {}, {}", script_.max_length, script_.model,

@@ -62,7 +62,7 @@ class EngineBuilder {
       const std::string& name = names[choose_.Below(static_cast<uint32_t>(names.size()))];
       const CacheSpec spec = ParseCacheSpec(name);
       script_.caches.push_back(name);
-      head_dim_multiple_ = std::lcm(head_dim_multiple_, spec.head_dim_multiple);
+      specs_.push_back(spec);
       block_size_ = std::max(block_size_, spec.block_size);
       window_ = std::max(window_, spec.window);
     }
@@ -79,7 +79,10 @@ class EngineBuilder {
   }
 
   uint32_t Weight(const ModelWeight& model) const {
-    return SyntheticPreset(model.name).head_dim % head_dim_multiple_ == 0 ? model.weight : 0;
+    const KvGeometry geometry = SyntheticGeometry(SyntheticPreset(model.name), 1);
+    const bool fits = std::ranges::all_of(
+        specs_, [&](const CacheSpec& spec) { return Misfit(spec, geometry).empty(); });
+    return fits ? model.weight : 0;
   }
 
   void PickRest(const EngineScriptLimits& limits) {
@@ -295,7 +298,7 @@ class EngineBuilder {
   Chooser& choose_;
   EngineScript script_;
   int32_t layers_ = 0;
-  int32_t head_dim_multiple_ = 1;
+  std::vector<CacheSpec> specs_;
   int32_t block_size_ = 0;
   int32_t window_ = 0;
   std::array<uint32_t, kEngineOpKinds> weights_ = {};

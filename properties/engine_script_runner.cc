@@ -123,11 +123,14 @@ class Runner {
 
   void Speculate(const EngineOp& op, int32_t s) {
     state_.Blame("B2", "F3", op.sequences);
-    const StepPart part = PartOf(s, op.count + 1, op.tokens, true);
-    if (!stepper_.Step({&part, 1}, {.accepted = op.accept})) return;
-    Count(op.accept == op.count ? EngineClass::kAcceptAll
-          : op.accept == 0      ? EngineClass::kAcceptNone
-                                : EngineClass::kAcceptSome);
+    // No more drafts than the cache can undo [W2], as Generate does.
+    const int32_t drafts = UndoableDrafts(*state_.At(s).cache, op.count);
+    const int32_t accept = std::min(op.accept, drafts);
+    const StepPart part = PartOf(s, drafts + 1, op.tokens, true);
+    if (!stepper_.Step({&part, 1}, {.accepted = accept})) return;
+    Count(accept == drafts ? EngineClass::kAcceptAll
+          : accept == 0    ? EngineClass::kAcceptNone
+                           : EngineClass::kAcceptSome);
   }
 
   void Batch(const EngineOp& op, const StepWay& way) {
@@ -174,9 +177,10 @@ class Runner {
     std::string thrown;
     const StepOutcome outcome =
         StepOutcomeOf([&] { driver_->Rollback(*sequence.cache, length); }, &thrown);
-    const StepOutcome expected = length > held ? StepOutcome::kOutOfRange : StepOutcome::kDone;
+    const bool possible = length <= held && CanRollback(sequence.reference->cache(), length);
+    const StepOutcome expected = possible ? StepOutcome::kDone : StepOutcome::kOutOfRange;
     if (outcome != expected) {
-      return state_.Find("B1", s,
+      return state_.Find(length <= held ? "W2" : "B1", s,
                          fmt::format("sequence {}: a rollback from {} to {} ended with {}", s, held,
                                      length, StepOutcomeName(outcome)));
     }
@@ -350,7 +354,9 @@ EngineSubject EngineOn(const ScriptSubject& subject) {
                             .window = subject.model.window,
                             .window_type = subject.model.window_type,
                             .key_type = subject.model.key_type,
-                            .value_type = subject.model.value_type},
+                            .value_type = subject.model.value_type,
+                            .windows = subject.model.windows,
+                            .undo_rows = subject.model.max_step_rows},
           .forks = subject.forks,
           .saves = subject.saves,
           .compares_storage = subject.compares_storage};

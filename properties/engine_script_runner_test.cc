@@ -201,6 +201,7 @@ TEST(EngineScriptRunnerTest, F1_NothingButAWindowRemembersAFailedStep) {
     return DigestOfFloats(logits);
   };
   for (const CacheSpec& spec : AllCaches()) {
+    if (!spec.windows.empty()) continue;  // the model sees all rows
     const auto plain = spec.make({.geometry = model->config().geometry(16)});
     const auto failed = spec.make({.geometry = model->config().geometry(16)});
     forward(*plain, 0, 6);

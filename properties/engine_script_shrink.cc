@@ -116,7 +116,7 @@ class Shrinker {
     const SyntheticSpec& spec = SyntheticPreset(model);
     return script.max_length <= spec.context_length &&
            std::ranges::all_of(script.caches, [&](const std::string& cache) {
-             return spec.head_dim % ParseCacheSpec(cache).head_dim_multiple == 0;
+             return Misfit(ParseCacheSpec(cache), SyntheticGeometry(spec, 1)).empty();
            });
   }
 

@@ -72,6 +72,7 @@ EngineSequence& EngineState::At(int32_t sequence) {
   const CacheSpec& spec = kinds_[kind].spec;
   slot.emplace();
   slot->kind = kind;
+  const std::vector<int32_t> windows = WindowsOf(spec, geometry_);
   slot->cache = subject_.forks ? kinds_[kind].root->Fork() : MakeCache(spec);
   slot->reference = std::make_unique<EngineReference>(
       *model_->plain, ModelCacheOptions{.geometry = geometry_,
@@ -79,7 +80,9 @@ EngineSequence& EngineState::At(int32_t sequence) {
                                         .value_type = spec.value_type,
                                         .window = spec.window,
                                         .window_type = spec.window_type,
-                                        .refuses_host_slots = true});
+                                        .refuses_host_slots = true,
+                                        .max_step_rows = windows.empty() ? 0 : spec.undo_rows,
+                                        .windows = windows});
   return *slot;
 }
 

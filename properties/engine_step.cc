@@ -86,6 +86,13 @@ std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,
   return cuts;
 }
 
+int32_t UndoableDrafts(const KvCache& cache, int32_t drafts) {
+  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
+    if (cache.attention_window(layer) > 0) return std::min(drafts, cache.max_step_rows());
+  }
+  return drafts;
+}
+
 std::string_view StepOutcomeName(StepOutcome outcome) {
   constexpr std::array<std::string_view, 6> kNames = {
       "done", "out of range", "invalid argument", "pool exhausted", "cancelled", "another error"};
@@ -139,6 +146,7 @@ std::optional<KvSlot> WatchedCache::TryReserveSlot(int32_t layer,
 void WatchedCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
   Reach();
   inner().CommitSlot(layer, positions);
+  writes_.push_back({layer, {positions.begin(), positions.end()}});
   Reach();
 }
 

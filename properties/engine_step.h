@@ -61,6 +61,9 @@ struct StepCut {
 std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,
                                           std::span<const int32_t> max_step_rows, int32_t room);
 
+// Of so many drafts of a step those that a cache can take back: all, but where layers forget [W2].
+int32_t UndoableDrafts(const KvCache& cache, int32_t drafts);
+
 // What each call of a step amounts to, or how it ended.
 enum class StepOutcome : uint8_t { kDone, kOutOfRange, kInvalid, kExhausted, kCancelled, kOther };
 std::string_view StepOutcomeName(StepOutcome outcome);
@@ -80,8 +83,8 @@ class CancelPoint {
   bool fired_ = false;
 };
 
-// Keeps which updates arrived; with a point, it is reached before and after each call that writes,
-// those of an engine on a device included.
+// Keeps which updates and commits arrived; with a point, it is reached before and after each call
+// that writes, those of an engine on a device included.
 class WatchedCache final : public ForwardingCache {
  public:
   // `point` may be nullptr.

@@ -176,8 +176,10 @@ void EngineStepper::ComparePaths(std::span<const StepPart> parts, Dresses& dress
       const Counters seen = cache.layer(layer);
       const PathCounts calls = {seen.reserve_granted, seen.reserve_refused, seen.commits,
                                 seen.updates};
-      const PathCounts expected =
-          ExpectedCalls(cuts[i], {spec.grants_host_slots, spec.block_size}, sequence.path, layer);
+      const PathRule rule = {.grants_host_slots = spec.grants_host_slots,
+                             .block_size = spec.block_size,
+                             .ring_rows = RingRowsOf(spec, cache.geometry())};
+      const PathCounts expected = ExpectedCalls(cuts[i], rule, sequence.path, layer);
       state_.run.counts.granted += calls.granted;
       state_.run.counts.refused += calls.refused;
       state_.run.counts.updated += calls.updates;

@@ -72,6 +72,13 @@ TEST(ExhaustiveTest, EveryScriptOfTwoOperationsHoldsForEveryCache) {
   }
 }
 
+// Long enough to forget rows, to come round and to be refused, in a ring and beside one.
+TEST(ExhaustiveTest, EveryScriptOfTwoOperationsHoldsForTheSmallestRings) {
+  ExpectHolds(Scope("ring/w1+1", 1, 5, 0), 2);
+  ExpectHolds(Scope("ring/w2+1", 1, 5, 0), 2);
+  ExpectHolds(Scope("ring/w1-0+2", 2, 4, 0), 2);
+}
+
 TEST(ExhaustiveTest, EveryScriptOfThreeOperationsHolds) {
   ExpectHolds(Scope("simple", 1, 1, 0), 3);
   ExpectHolds(Scope("paged/2", 1, 2, 1), 3);
@@ -105,6 +112,7 @@ TEST(ExhaustiveTest, FullTierLongerScriptsHold) {
     if (spec.block_size > 0) ExpectHolds(Scope(spec.name, 1, 3, 2), 3);
   }
   ExpectHolds(Scope("simple", 1, 1, 0), 4);
+  ExpectHolds(Scope("ring/w1+1", 1, 4, 0), 3);
   ExpectHolds(Scope("paged/2", 1, 2, 1), 4);
   ExpectHolds(Scope("quantized/f16+f16/w1", 1, 1, 0), 4);
 }

@@ -115,10 +115,13 @@ inline std::string Observed(const KvCache& cache) {
   for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
     const int32_t length = cache.length(layer);
     builder.AddU32(static_cast<uint32_t>(length));
-    for (int32_t query = 0; query < length; ++query) {
+    const int32_t first = cache.first_position(layer);
+    builder.AddU32(static_cast<uint32_t>(first));
+    for (int32_t query = first == 0 ? 0 : first + cache.attention_window(layer) - 1; query < length;
+         ++query) {
       cache.ViewForQuery(layer, query, &view);
       const KvRows rows = DecodeRows(view, cache.geometry().kv_stride());
-      const auto read = static_cast<size_t>((query + 1) * cache.geometry().kv_stride());
+      const auto read = static_cast<size_t>((query + 1 - first) * cache.geometry().kv_stride());
       builder.AddFloats(std::span(rows.keys).first(read));
       builder.AddFloats(std::span(rows.values).first(read));
     }

@@ -173,7 +173,12 @@ const std::vector<Exemption>& Exemptions() {
       {"RedoEqualsNeverDone", "cuda-quantized/q8_0+q8_0/w4", "the same"},
       {"RedoEqualsNeverDone", "quantized/q4_0+q8_0/w4", "the same"},
       {"RedoEqualsNeverDone", "quantized/f32+q4_0/w4", "the same"},
-      {"RedoEqualsNeverDone", "quantized/f16+f16/w4", "the same"}};
+      {"RedoEqualsNeverDone", "quantized/f16+f16/w4", "the same"},
+      {"RedoEqualsNeverDone", "quantized/q8_0+bf16/w4", "the same"},
+      {"RedoEqualsNeverDone", "ring/w6-0+3",
+       "what an attempt made it forget stays forgotten, and a long one cannot be undone [W2]"},
+      {"PiecesEqualWhole", "ring/w6-0+3",
+       "a write that reaches too far back is refused whole, and its last pieces are not [W2]"}};
   return kExemptions;
 }
 

@@ -182,6 +182,13 @@ class Runner : private runner::Stage {
     const auto layer = static_cast<size_t>(op.layer);
     for (int32_t p : op.positions) current().unspecified[layer].erase(p);
     current().open[layer] = {};
+    DropForgotten(op.layer);
+  }
+
+  // Nothing is expected of rows that nobody can read any more [W2].
+  void DropForgotten(int32_t layer) {
+    auto& rows = current().unspecified[static_cast<size_t>(layer)];
+    rows.erase(rows.begin(), rows.lower_bound(current().model->first_position(layer)));
   }
 
   void Reserve(const ScriptOp& op) {
@@ -249,6 +256,7 @@ class Runner : private runner::Stage {
       }
     }
     open = {};
+    DropForgotten(op.layer);
   }
 
   void Shrunk(int32_t length) {

@@ -36,6 +36,7 @@ ScriptSubject RegisteredSubject(std::string_view cache) {
   subject.model.window_type = spec.window_type;
   subject.model.block_size = spec.block_size;
   subject.model.refuses_host_slots = !spec.grants_host_slots;
+  subject.model.windows = spec.windows;
   return subject;
 }
 

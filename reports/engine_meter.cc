@@ -44,7 +44,7 @@ EngineMeter::EngineMeter(std::shared_ptr<const Model> model, const EngineMeterOp
 }
 
 void EngineMeter::CheckCache(const std::string& name) const {
-  CheckHeadDim(ParseCacheSpec(name), model_->config().head_dim, fmt::format("cache '{}'", name));
+  CheckFits(ParseCacheSpec(name), model_->config().geometry(1), fmt::format("cache '{}'", name));
 }
 
 Transformer& EngineMeter::EngineOf(const EnginePoint& point) {
@@ -93,8 +93,10 @@ Timing EngineMeter::MeasurePrefill(const EnginePoint& point) {
 Timing EngineMeter::MeasureDecode(const EnginePoint& point) {
   Transformer& engine = EngineOf(point);
   Room& room = RoomOf(point.cache, point.tokens);
-  // Rows that left an exact window stay outside when a rollback brings them back: filled anew.
-  const bool refill = room.cache->view_depends_on_query() || room.filled != point.tokens;
+  // Rows that left an exact window stay outside when a rollback brings them back, and forgotten
+  // ones cannot be brought back: filled anew.
+  const bool refill = room.cache->view_depends_on_query() || room.filled != point.tokens ||
+                      !CanRollback(*room.cache, point.tokens);
   room.cache->Rollback(refill ? 0 : point.tokens);
   if (refill && point.tokens > 0) Forward(engine, 0, point.tokens, room.cache.get());
   room.filled = point.tokens;

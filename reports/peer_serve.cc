@@ -180,7 +180,7 @@ class EngineServer::Impl {
     }
     const CacheSpec spec = ParseCacheSpec(cache);
     const KvGeometry geometry = model->config().geometry(positions);
-    CheckHeadDim(spec, geometry.head_dim, "request");
+    CheckFits(spec, geometry, "request");
     auto transformer = std::make_unique<Transformer>(
         model, TransformerOptions{.kernels = &Kernels(isa), .threads = threads});
     std::vector<std::unique_ptr<KvCache>> caches;
@@ -257,6 +257,9 @@ class EngineServer::Impl {
     const int32_t sequence = Sequence(request, "sequence");
     const int32_t length = request->Int("length", 0, CacheOf(sequence).current_length());
     request->Finish();
+    if (!CanRollback(CacheOf(sequence), length)) {
+      Refuse(fmt::format("the cache has forgotten rows that length {} needs", length));
+    }
     CacheOf(sequence).Rollback(length);
   }
 

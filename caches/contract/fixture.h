@@ -28,8 +28,8 @@ inline constexpr KvGeometry kGeometry = {
 enum class Half { kKeys, kValues };
 
 // A row of kv_stride elements that is the same after any encoding: per 32 elements it holds only
-// +0.0 and -127 * m * 2^k with 1 <= m <= 16. Those, and the scales m * 2^k (Q8_0) and
-// 127 * m * 2^(k-3) (Q4_0), are exact in F16. Rows differ in all that names them; `version` tells
+// +0.0 and -127 * 2^k. Those are exact in F16 and BF16, and so are the scales 2^k (Q8_0) and
+// 127 * 2^(k-3) (Q4_0) in F16. Rows differ in all that names them; `version` tells
 // rewrites apart.
 std::vector<float> Row(const KvGeometry& geometry, int32_t layer, int32_t position, int version,
                        Half half);
@@ -116,7 +116,8 @@ class CacheTest : public testing::TestWithParam<CacheSpec> {
   }
 };
 
-// Which caches a test runs over: all, those that grant host slots, those that never do, those with
+// Which caches a test runs over: all, but that of rings, which forget rows, there is one that is
+// long enough not to; those that grant host slots, those that never do, those with
 // blocks, those with a full-precision window.
 std::vector<CacheSpec> EveryCache();
 std::vector<CacheSpec> SlotCaches();

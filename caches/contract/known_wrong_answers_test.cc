@@ -182,6 +182,7 @@ TEST(KnownWrongLayoutTest, OffsetsOverflow32Bits) {
 // A cache of more than 2^31 elements, of which only the pages that are touched exist.
 TEST_P(KnownWrongSlotAnswerTest, OffsetsOverflow32BitsInALargeCache) {
   if (kPoisonOnAllocation) GTEST_SKIP() << "a debug build touches all memory that it allocates";
+  if (GetParam().undo_rows > 0) GTEST_SKIP() << "a ring has no memory that large [W4]";
   const KvGeometry large = {
       .num_layers = 1, .num_kv_heads = 1, .head_dim = 65536, .max_length = 32784};
   std::unique_ptr<KvCache> cache;

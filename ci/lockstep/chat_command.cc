@@ -53,7 +53,7 @@ class Conversation {
     const int32_t length = options.context == 0 ? std::min(config.context_length, kDefaultContext)
                                                 : std::min(config.context_length, options.context);
     const CacheSpec spec = ParseCacheSpec(options.cache);
-    CheckHeadDim(spec, config.head_dim, "--cache");
+    CheckFits(spec, config.geometry(length), "--cache");
     cache_ = spec.make({.geometry = config.geometry(length), .sequences = 1});
     generate_.sampler = options.decoding.Sampler(config.vocab_size);
     generate_.seed = options.decoding.seed;

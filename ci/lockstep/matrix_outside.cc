@@ -149,7 +149,7 @@ std::vector<DigestLine> LinesHere(const std::vector<MatrixModel>& models,
   for (const MatrixModel& model : models) {
     if (!model.adapters.empty()) continue;
     for (const CacheSpec& cache : caches) {
-      if (model.model->config().head_dim % cache.head_dim_multiple != 0) continue;
+      if (!Misfit(cache, model.model->config().geometry(1)).empty()) continue;
       for (const KernelTable* table : kernels) {
         lines.push_back(LineOf(model.name, model.model, *table, cache));
       }

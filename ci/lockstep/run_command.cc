@@ -91,7 +91,7 @@ struct RunReport {
 std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& geometry,
                                    const std::shared_ptr<Device>& device) {
   const CacheSpec spec = ParseCacheSpec(name);
-  CheckHeadDim(spec, geometry.head_dim, "--cache");
+  CheckFits(spec, geometry, "--cache");
   return spec.make({.geometry = geometry, .sequences = 1, .device = device});
 }
 

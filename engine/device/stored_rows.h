@@ -73,6 +73,7 @@ LOCKSTEP_KERNEL Floats4 LoadStored4(RowType type, const Bytes& bytes, int64_t st
     case RowType::kQ8_0:
       return LoadStored4<RowType::kQ8_0>(bytes, stride, p, element);
     case RowType::kQ4_0:
+    case RowType::kBf16:  // no cache on a device has it
       break;
   }
   return LoadStored4<RowType::kQ4_0>(bytes, stride, p, element);

@@ -1,5 +1,5 @@
-// The block formats of quantized caches are those of model files: encoding a float tensor of a real
-// model gives the bytes that ggml's own quantizer wrote for it, block by block.
+// BF16 and the block formats of quantized caches are those of model files: encoding a float tensor
+// of a real model gives the bytes that ggml's own quantizer wrote for it, block by block.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,12 +42,15 @@ void Compare(const GgufFile& floats, const GgufFile& quantized, GgmlType type, R
 
 TEST(CodecAgreementTest, EncodedRowsEqualTheBlocksOfRealModels) {
   LOCKSTEP_TEST_MODEL_OR_SKIP(floats, "quant/stories260K-pad256-f32.gguf");
+  LOCKSTEP_TEST_MODEL_OR_SKIP(bf16, "quant/stories260K-pad256-bf16.gguf");
   LOCKSTEP_TEST_MODEL_OR_SKIP(q8_0, "quant/stories260K-pad256-q8_0.gguf");
   LOCKSTEP_TEST_MODEL_OR_SKIP(q4_0, "quant/stories260K-pad256-q4_0.gguf");
   const auto source = GgufFile::Open(floats);
-  int64_t q8 = 0, q4 = 0;  // blocks
+  int64_t halves = 0, q8 = 0, q4 = 0;  // blocks
+  Compare(*source, *GgufFile::Open(bf16), GgmlType::kBF16, RowType::kBf16, &halves);
   Compare(*source, *GgufFile::Open(q8_0), GgmlType::kQ8_0, RowType::kQ8_0, &q8);
   Compare(*source, *GgufFile::Open(q4_0), GgmlType::kQ4_0, RowType::kQ4_0, &q4);
+  EXPECT_GT(halves, 7000);
   EXPECT_GT(q8, 7000);
   EXPECT_GT(q4, 7000);
 }

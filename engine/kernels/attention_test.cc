@@ -88,7 +88,8 @@ Pieces CutAtRandom(const Rows& rows, int32_t longest, Random* random) {
 TEST_P(AttentionTest, EqualsThePlainReferenceAtEveryBoundaryOfVisible) {
   Random random(11);
   const AttentionShape shape = {.num_heads = 2, .num_kv_heads = 1, .head_dim = 32};
-  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type :
+       {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     Rows rows = MakeRows(shape, type, type, 640, &random);
     const auto q = RandomValues(64, &random);
     for (int32_t visible : {600, 513, 512, 511, 257, 256, 255, 33, 32, 31, 17, 16, 15, 2, 1}) {
@@ -108,7 +109,8 @@ TEST_P(AttentionTest, AWindowLeavesOutTheRowsBeforeIt) {
   for (int32_t window : {1, 2, 5, 15, 16, 17, 31, 255, 256, 257, 300}) {
     const AttentionShape shape = {
         .num_heads = 2, .num_kv_heads = 1, .head_dim = 32, .window = window};
-    for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+    for (RowType type :
+         {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
       Rows rows = MakeRows(shape, type, type, 600, &random);
       const auto q = RandomValues(64, &random);
       for (int32_t visible : {1, 16, 17, 100, 256, 257, 272, 511, 513, 559, 600}) {
@@ -122,6 +124,49 @@ TEST_P(AttentionTest, AWindowLeavesOutTheRowsBeforeIt) {
         ExpectSameBits(expected, Attend(kernels(), rows, poisoned.Whole(), q, visible),
                        where + ", poisoned");
       }
+    }
+  }
+}
+
+// What a cache has forgotten is not there to be read: the view begins where the first query's
+// window does, or before. Several queries share the pass, and segments end anywhere.
+TEST_P(AttentionTest, AViewMayBeginWhereTheWindowDoes) {
+  Random random(21);
+  for (int32_t window : {1, 2, 7, 15, 16, 17, 33, 100, 255, 257}) {
+    const AttentionShape shape = {
+        .num_heads = 4, .num_kv_heads = 2, .head_dim = 24, .window = window};
+    const Rows rows = MakeRows(shape, RowType::kF32, RowType::kF16, 600, &random);
+    for (int32_t visible : {1, 16, 17, 100, 256, 258, 300, 513, 590}) {
+      const std::vector<int32_t> counts = {visible, visible + 1, visible + 4};
+      const int32_t sees_from = std::max(0, visible - window);
+      const int32_t first = sees_from - std::min(sees_from, random.Between(0, 20));
+      Pieces pieces = CutAtRandom(rows, 1 + random.Between(0, 50), &random);
+      while (pieces.view.segments.front().first + pieces.view.segments.front().count <= first) {
+        pieces.view.segments.erase(pieces.view.segments.begin());
+      }
+      const int32_t end = pieces.view.segments.front().first + pieces.view.segments.front().count;
+      std::vector<std::byte> keys(static_cast<size_t>(end - first) * 48 * 4),
+          values(keys.size() / 2);
+      KvSegment head = rows.Segment(first, end - first);
+      std::copy_n(head.keys, keys.size(), keys.data());
+      std::copy_n(head.values, values.size(), values.data());
+      head.keys = keys.data();
+      head.values = values.data();
+      pieces.view.segments.front() = head;
+      ASSERT_EQ(pieces.view.first(), first);
+      const auto q = RandomValues(3 * 96, &random);
+      std::vector<float> out(q.size()), expected;
+      for (size_t i = 0; i < counts.size(); ++i) {
+        const std::vector<float> one(&q[i * 96], &q[i * 96] + 96);
+        const auto alone = Reference(rows, one, counts[i]);
+        expected.insert(expected.end(), alone.begin(), alone.end());
+      }
+      AlignedBuffer<float> scratch(AttentionScratch(shape, counts.back()));
+      const AttentionQueries queries = {
+          .count = 3, .q = q.data(), .out = out.data(), .visible = counts.data()};
+      kernels().attention(shape, queries, pieces.view, 0, 4, scratch.data());
+      ExpectSameBits(expected, out,
+                     fmt::format("window {}, visible {}, rows from {}", window, visible, first));
     }
   }
 }
@@ -143,7 +188,8 @@ TEST_P(AttentionTest, ACapBendsEveryScore) {
 TEST_P(AttentionTest, NoCutIntoSegmentsChangesABit) {
   Random random(12);
   const AttentionShape shape = {.num_heads = 2, .num_kv_heads = 2, .head_dim = 32};
-  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type :
+       {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     const Rows rows = MakeRows(shape, type, type, 600, &random);
     const auto q = RandomValues(64, &random);
     for (int32_t visible : {1, 255, 257, 600}) {
@@ -173,8 +219,8 @@ TEST_P(AttentionTest, NoTileOfQueriesAndHeadsChangesABit) {
                                                           {7, 1, 48, 260}}) {
     const AttentionShape shape = {
         .num_heads = heads, .num_kv_heads = kv_heads, .head_dim = head_dim, .window = window};
-    for (RowType type : {RowType::kF32, RowType::kF16}) {
-      if (window > 0 && type == RowType::kF16) continue;
+    for (RowType type : {RowType::kF32, RowType::kF16, RowType::kBf16}) {
+      if (window > 0 && type != RowType::kF32) continue;
       const Rows rows = MakeRows(shape, type, type, 330, &random);
       const Pieces pieces = CutAtRandom(rows, 40, &random);
       std::vector<int32_t> visible;
@@ -250,7 +296,8 @@ TEST_P(AttentionTest, HeadsReadTheirOwnKvHead) {
 TEST_P(AttentionTest, EveryHeadDimension) {
   Random random(15);
   for (int32_t head_dim : {1, 2, 8, 15, 16, 17, 32, 64, 80, 96, 100, 128, 256}) {
-    for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+    for (RowType type :
+         {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
       const bool block = type == RowType::kQ8_0 || type == RowType::kQ4_0;
       if (block && head_dim % 32 != 0) continue;
       const AttentionShape shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = head_dim};
@@ -306,6 +353,9 @@ TEST(AttentionDeathTest, WrongUse) {
       attend(shape, {.length = 4, .segments = {rows.Segment(0, 2), rows.Segment(3, 1)}}, 4),
       "segment starts at 3, expected 2");
   EXPECT_DEATH(attend(shape, {.length = 4, .segments = {rows.Segment(0, 3)}}, 3), "cover 3 of 4");
+  const AttentionShape narrow = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 16, .window = 2};
+  EXPECT_DEATH(attend(narrow, {.length = 4, .segments = {rows.Segment(2, 2)}}, 3),
+               "rows from 1 are seen, they begin at 2");
   KvView blocks = rows.Whole();
   blocks.segments[0].value_type = RowType::kQ4_0;
   EXPECT_DEATH(attend(shape, blocks, 4), "head_dim 16 in a block format");

@@ -130,6 +130,10 @@ TEST_P(GoldenTest, AttentionF16) {
   EXPECT_EQ(AttentionDigest(kernels(), RowType::kF16, GgmlType::kF16),
             "35fd5da7c9c90451b1cd4672d0c8d02e");
 }
+TEST_P(GoldenTest, AttentionBf16) {
+  EXPECT_EQ(AttentionDigest(kernels(), RowType::kBf16, GgmlType::kBF16),
+            "d3e7ede27c7f10d725ddd83cc0a6c721");
+}
 TEST_P(GoldenTest, AttentionQ8) {
   EXPECT_EQ(AttentionDigest(kernels(), RowType::kQ8_0, GgmlType::kQ8_0),
             "c1c954003a7f07e11e356131e0de390c");

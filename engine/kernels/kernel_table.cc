@@ -33,12 +33,14 @@ void CheckAttention(const AttentionShape& shape, const AttentionQueries& queries
   for (int32_t i = 0; i < queries.count; ++i) {
     const int32_t visible = queries.visible[i];
     LS_CHECK(visible > 0 && visible <= view.length, "visible {} of {} rows", visible, view.length);
+    const int32_t from = shape.window > 0 && visible > shape.window ? visible - shape.window : 0;
+    LS_CHECK(from >= view.first(), "rows from {} are seen, they begin at {}", from, view.first());
     LS_CHECK(i == 0 || visible > queries.visible[i - 1], "query {} sees {} rows, the one before {}",
              i, visible, queries.visible[i - 1]);
   }
   LS_CHECK(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0,
            "{} heads over {} KV heads", shape.num_heads, shape.num_kv_heads);
-  int32_t next = 0;
+  int32_t next = view.first();
   for (const KvSegment& segment : view.segments) {
     LS_CHECK(segment.first == next, "segment starts at {}, expected {}", segment.first, next);
     LS_CHECK(shape.head_dim % internal::kBlock == 0 ||

@@ -36,6 +36,8 @@ inline void DecodeKeyOf(RowType type, const uint8_t* row, int64_t element, int32
       return DecodeKey<RowType::kF32>(row, element, dim, out);
     case RowType::kF16:
       return DecodeKey<RowType::kF16>(row, element, dim, out);
+    case RowType::kBf16:
+      return DecodeKey<RowType::kBf16>(row, element, dim, out);
     case RowType::kQ8_0:
       return DecodeKey<RowType::kQ8_0>(row, element, dim, out);
     case RowType::kQ4_0:
@@ -45,13 +47,15 @@ inline void DecodeKeyOf(RowType type, const uint8_t* row, int64_t element, int32
 
 // The keys of positions [p, p + kWidth), read in place where they are floats in one piece, else
 // decoded into `scratch`. Of positions outside [begin, end) nothing is read; `segment` moves on to
-// the segment of p.
+// the segment of the first that is read.
 inline KeyBlock KeysAt(const KvHead& head, int32_t p, int32_t begin, int32_t end,
                        const KvSegment** segment, bool fetches_ahead, float* scratch) {
-  while (p - (*segment)->first >= (*segment)->count) ++*segment;
+  const int32_t skipped = p < begin ? begin - p : 0;  // rows may begin behind p
+  while (p + skipped - (*segment)->first >= (*segment)->count) ++*segment;
   const KvSegment* at = *segment;
   const int64_t bytes = StoredBytes(at->key_type, head.kv_stride);
-  const uint8_t* row = reinterpret_cast<const uint8_t*>(at->keys) + int64_t{p - at->first} * bytes;
+  const uint8_t* row =
+      reinterpret_cast<const uint8_t*>(at->keys) + int64_t{p + skipped - at->first} * bytes;
   if (fetches_ahead) {
     const int64_t ahead = kFetchAhead * bytes + StoredBytes(at->key_type, head.element);
     const int64_t wanted = StoredBytes(at->key_type, head.dim);
@@ -62,8 +66,6 @@ inline KeyBlock KeysAt(const KvHead& head, int32_t p, int32_t begin, int32_t end
     return {.base = reinterpret_cast<const float*>(row) + head.element, .stride = head.kv_stride};
   }
   const int64_t stride = ScoreStride(head.dim);
-  const int32_t skipped = p < begin ? begin - p : 0;
-  row += skipped * bytes;
   for (int32_t i = skipped; i < kWidth && p + i < end; ++i) {
     while (p + i - at->first >= at->count) {
       ++at;

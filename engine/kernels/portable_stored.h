@@ -19,6 +19,7 @@ inline constexpr int64_t StoredBytes(RowType type, int64_t elements) {
     case RowType::kF32:
       return elements * 4;
     case RowType::kF16:
+    case RowType::kBf16:
       return elements * 2;
     case RowType::kQ8_0:
       return elements / kBlock * kQ8FileBytes;
@@ -36,6 +37,8 @@ inline Lanes LoadStored(const uint8_t* row, int64_t element) {
     return LoadLanes(reinterpret_cast<const float*>(row) + element);
   } else if constexpr (kType == RowType::kF16) {
     return WidenHalves(row + element * 2);
+  } else if constexpr (kType == RowType::kBf16) {
+    return WidenBrainHalves(row + element * 2);
   } else {
     constexpr bool kQ8 = kType == RowType::kQ8_0;
     const uint8_t* block = row + element / kBlock * (kQ8 ? kQ8FileBytes : kQ4FileBytes);
@@ -62,10 +65,10 @@ inline void LoadTail(const uint8_t* row, int64_t element, int32_t count, float (
     if (j >= count) continue;
     if constexpr (kType == RowType::kF32) {
       __builtin_memcpy(out + j, row + (element + j) * 4, sizeof(float));
-    } else if constexpr (kType == RowType::kF16) {
+    } else if constexpr (kType == RowType::kF16 || kType == RowType::kBf16) {
       uint16_t half;
       __builtin_memcpy(&half, row + (element + j) * 2, sizeof half);
-      out[j] = WidenHalf(half);
+      out[j] = kType == RowType::kF16 ? WidenHalf(half) : WidenBF16(half);
     }
   }
 }

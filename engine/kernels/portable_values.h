@@ -93,6 +93,9 @@ inline void AddPositions(const KvHead& head, const ValuePlace& place, int32_t ro
       case RowType::kF16:
         AddRowsOf<RowType::kF16, kValueRows>(place, row_count, rows, bytes, p, count, chains);
         break;
+      case RowType::kBf16:
+        AddRowsOf<RowType::kBf16, kValueRows>(place, row_count, rows, bytes, p, count, chains);
+        break;
       case RowType::kQ8_0:
         AddRowsOf<RowType::kQ8_0, kValueRows>(place, row_count, rows, bytes, p, count, chains);
         break;

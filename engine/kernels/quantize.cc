@@ -17,12 +17,6 @@ namespace {
 
 using namespace internal;  // the form of quantized types, basic operations
 
-// Round to nearest even; finite values only.
-uint16_t Bf16FromF32(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 // value / unit to the nearest integer of [least, most]; 0 where the unit is.
 int32_t NearestInteger(float value, float unit, int32_t least, int32_t most) {
   if (unit == 0) return std::clamp(0, least, most);
@@ -146,16 +140,12 @@ void QuantizeWeights(GgmlType type, std::span<const float> row, std::span<std::b
       return EncodeRow(RowType::kF32, row, out);
     case GgmlType::kF16:
       return EncodeRow(RowType::kF16, row, out);
+    case GgmlType::kBF16:
+      return EncodeRow(RowType::kBf16, row, out);
     case GgmlType::kQ8_0:
       return EncodeRow(RowType::kQ8_0, row, out);
     case GgmlType::kQ4_0:
       return EncodeRow(RowType::kQ4_0, row, out);
-    case GgmlType::kBF16:
-      for (size_t i = 0; i < row.size(); ++i) {
-        const uint16_t bits = Bf16FromF32(row[i]);
-        std::memcpy(out.data() + 2 * i, &bits, sizeof(bits));
-      }
-      return;
     default:
       auto* to = reinterpret_cast<uint8_t*>(out.data());
       for (size_t i = 0; i < row.size(); i += elements, to += bytes) {

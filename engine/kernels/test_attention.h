@@ -18,7 +18,7 @@
 namespace lockstep::kernels_test {
 
 inline float StoredElement(RowType type, const std::byte* row, int64_t element) {
-  if (type == RowType::kF32 || type == RowType::kF16) {
+  if (type != RowType::kQ8_0 && type != RowType::kQ4_0) {
     return FloatElement(WeightTypeOf(type), row, element);
   }
   const bool q8 = type == RowType::kQ8_0;

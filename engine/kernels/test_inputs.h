@@ -194,6 +194,8 @@ inline GgmlType WeightTypeOf(RowType type) {
       return GgmlType::kF32;
     case RowType::kF16:
       return GgmlType::kF16;
+    case RowType::kBf16:
+      return GgmlType::kBF16;
     case RowType::kQ8_0:
       return GgmlType::kQ8_0;
     default:

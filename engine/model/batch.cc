@@ -7,6 +7,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 namespace lockstep {
 namespace {
@@ -34,7 +35,8 @@ void CheckTokensAt(const ModelConfig& config, std::span<const int32_t> tokens, c
 void CheckCache(const ModelConfig& config, const KvCache& cache, const Place& where) {
   const KvGeometry& g = cache.geometry();
   const KvGeometry wanted = config.geometry(g.max_length);
-  if (g != wanted) {
+  if (std::tie(g.num_layers, g.num_kv_heads, g.head_dim) !=
+      std::tie(wanted.num_layers, wanted.num_kv_heads, wanted.head_dim)) {
     throw std::invalid_argument(
         fmt::format("{}: the cache has {} layers of {} heads of {}, the model has {} of {} of {}",
                     where.Text(), g.num_layers, g.num_kv_heads, g.head_dim, wanted.num_layers,
@@ -42,6 +44,13 @@ void CheckCache(const ModelConfig& config, const KvCache& cache, const Place& wh
   }
   if (cache.max_step_rows() < 1) {
     throw std::invalid_argument(fmt::format("{}: the cache takes no rows", where.Text()));
+  }
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const int32_t kept = cache.attention_window(layer), seen = config.window_of(layer);
+    if (kept == 0 || (seen > 0 && seen <= kept)) continue;
+    throw std::invalid_argument(
+        fmt::format("{}: the cache keeps {} rows for a query of layer {}, the model sees {} there",
+                    where.Text(), kept, layer, seen == 0 ? "all" : std::to_string(seen)));
   }
 }
 
@@ -68,8 +77,17 @@ int32_t UndoLength(const KvCache& cache, int32_t first_position) {
   return std::min(cache.current_length(), first_position);
 }
 
+// Whether rows are forgotten at some layer: what is undone then has a bound [W2].
+bool Forgets(const KvCache& cache) {
+  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
+    if (cache.attention_window(layer) > 0) return true;
+  }
+  return false;
+}
+
 // A layer that is shorter than the length that undoes the step would be longer after the undo than
-// it was, so such a step must not start.
+// it was, so such a step must not start; nor one whose first query, or what it would be undone to,
+// needs rows that are forgotten.
 void CheckUndo(const ModelConfig& config, const KvCache& cache, int32_t first_position,
                const Place& where) {
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -78,6 +96,12 @@ void CheckUndo(const ModelConfig& config, const KvCache& cache, int32_t first_po
           "{}: layer {} holds {} rows where others hold {}: a step from position {} "
           "could not be undone; roll back first",
           where.Text(), layer, cache.length(layer), cache.current_length(), first_position));
+    }
+    const int32_t first = cache.first_position(layer);
+    if (first > 0 && first_position - cache.attention_window(layer) < first) {
+      throw std::invalid_argument(fmt::format(
+          "{}: layer {} has forgotten rows before {} that a step from position {} needs",
+          where.Text(), layer, first, first_position));
     }
   }
 }
@@ -146,9 +170,11 @@ void BatchPlan::Start(std::span<const BatchSequence> batch, int32_t max_step_tok
   progress_.clear();
   int64_t rows = 0;
   for (const BatchSequence& sequence : batch) {
+    const bool forgets = Forgets(*sequence.cache);
     progress_.push_back({.done = 0,
                          .output = outputs_,
-                         .undo = UndoLength(*sequence.cache, sequence.positions.front())});
+                         .undo = UndoLength(*sequence.cache, sequence.positions.front()),
+                         .span = forgets ? sequence.cache->max_step_rows() : INT32_MAX});
     outputs_ += sequence.logits;
     rows += std::min(static_cast<int64_t>(sequence.tokens.size()),
                      int64_t{sequence.cache->max_step_rows()});
@@ -163,9 +189,13 @@ std::span<const StepPiece> BatchPlan::Next() {
   for (size_t i = 0; i < batch_.size() && room > 0; ++i) {
     const BatchSequence& sequence = batch_[i];
     const size_t done = progress_[i].done;
-    const size_t count = std::min({room, sequence.tokens.size() - done,
-                                   static_cast<size_t>(sequence.cache->max_step_rows())});
+    size_t count = std::min({room, sequence.tokens.size() - done,
+                             static_cast<size_t>(sequence.cache->max_step_rows())});
     if (count == 0) continue;
+    const auto reach = [&](size_t rows) {
+      return int64_t{sequence.positions[done + rows - 1]} - sequence.positions[done];
+    };
+    while (reach(count) >= progress_[i].span) --count;  // over a gap, of one row at least
     room -= count;
     progress_[i].done += count;
     const size_t first_wanted = sequence.tokens.size() - static_cast<size_t>(sequence.logits);
@@ -187,7 +217,12 @@ void BatchPlan::RollBack() {
   for (size_t i = 0; i < batch_.size(); ++i) {
     KvCache& cache = *batch_[i].cache;
     try {
-      cache.Rollback(std::min(progress_[i].undo, cache.current_length()));
+      const int32_t length = std::min(progress_[i].undo, cache.current_length());
+      if (CanRollback(cache, length)) {
+        cache.Rollback(length);
+      } else {
+        cache.Clear();
+      }
     } catch (...) {
       if (broken == nullptr) broken = std::current_exception();
     }

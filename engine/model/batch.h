@@ -47,7 +47,8 @@ class BatchPlan {
   std::span<const StepPiece> Next();
 
   // Leaves every cache as a step that throws has to [F1], also those that the step did not reach:
-  // that cancels reservations. All are tried; throws what the first broken Rollback threw.
+  // that cancels reservations. A cache that has forgotten what this needs is cleared. All are
+  // tried; throws what the first broken Rollback threw.
   void RollBack();
 
  private:
@@ -55,6 +56,7 @@ class BatchPlan {
     size_t done = 0;     // tokens
     int32_t output = 0;  // row of the logits of the first token that has some
     int32_t undo = 0;    // the length that undoes the step: longer layers shrink to it
+    int32_t span = 0;    // positions that the rows of an internal step may lie in
   };
 
   std::span<const BatchSequence> batch_;

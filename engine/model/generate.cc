@@ -123,8 +123,9 @@ class Generation {
   }
 
   Drafts Propose(int32_t room) {
-    // One token comes from the step itself.
-    const int32_t count = std::min({options_.draft_tokens, Wanted() - 1, room});
+    // One token comes from the step itself. No more than can be undone [W2].
+    const int32_t most = std::min({options_.draft_tokens, Wanted() - 1, cache_.max_step_rows()});
+    const int32_t count = std::min(most, room);
     return count > 0 ? options_.drafts->Propose(text_, count, &random_) : Drafts();
   }
 
@@ -218,7 +219,9 @@ int32_t KeepCommonPrefix(KvCache& cache, std::span<const int32_t> held,
   LS_CHECK(!text.empty(), "a text without tokens");
   const auto same = std::ranges::mismatch(held, text).in1 - held.begin();
   const auto common = static_cast<int32_t>(std::min<std::ptrdiff_t>(same, std::ssize(text) - 1));
-  if (common < std::ssize(held)) cache.Rollback(common);
+  if (common == std::ssize(held)) return common;
+  if (!CanRollback(cache, common)) return cache.Clear(), 0;
+  cache.Rollback(common);
   return common;
 }
 

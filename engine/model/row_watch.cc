@@ -20,9 +20,10 @@ Digest RowWatch::OfRows(const KvCache& cache, std::span<const int32_t> positions
   for (int32_t layer = 0; layer < geometry.num_layers; ++layer) {
     cache.View(layer, &view_);
     for (int32_t position : positions) {
-      if (position >= 0 && position < view_.length) continue;
-      throw std::out_of_range(fmt::format("watch: layer {} shows {} rows and none at position {}",
-                                          layer, view_.length, position));
+      if (position >= view_.first() && position < view_.length) continue;
+      throw std::out_of_range(
+          fmt::format("watch: layer {} shows rows {} to {} and none at position {}", layer,
+                      view_.first(), view_.length, position));
     }
     AddRows(stride, positions, true);
     AddRows(stride, positions, false);

@@ -133,6 +133,12 @@ void StepRunner::ReadView(int32_t layer, const Piece& piece, int32_t position, K
     throw BrokenCache(layer, fmt::format("it shows {} rows after the write of position {}",
                                          view->length, position));
   }
+  const int32_t query = cache->view_depends_on_query() ? position : piece.in.positions.front();
+  const int32_t sees_from = shape_.window > 0 ? std::max(0, query - shape_.window + 1) : 0;
+  if (view->first() > sees_from) {
+    throw BrokenCache(layer, fmt::format("it shows no row before {}, the query at {} sees {}",
+                                         view->first(), query, sees_from));
+  }
 }
 
 // Only tracing comes here, so it may allocate.

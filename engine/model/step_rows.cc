@@ -14,9 +14,9 @@ KvRows RowsOfStep(const KvView& view, std::span<const int32_t> positions, int64_
     while (segment != view.segments.end() && position >= segment->first + segment->count) {
       ++segment;
     }
-    if (segment == view.segments.end()) {
-      throw BrokenCache(layer, fmt::format("it shows {} rows after the write of position {}",
-                                           view.length, position));
+    if (segment == view.segments.end() || position < segment->first) {
+      throw BrokenCache(layer, fmt::format("it shows rows {} to {} after the write of position {}",
+                                           view.first(), view.length, position));
     }
     KvSegment row = *segment;
     row.keys += (position - segment->first) * RowBytes(row.key_type, kv_stride);

@@ -8,6 +8,7 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "caches/random.h"
+#include "engine/model/architectures.h"
 #include "engine/model/synthetic_rows.h"
 #include "engine/model/synthetic_vocab.h"
 
@@ -266,6 +267,17 @@ const SyntheticSpec& SyntheticPreset(std::string_view name) {
   }
   throw Error({"synthetic model", fmt::format("there is no preset '{}'", name),
                fmt::format("choose one of {}", fmt::join(names, ", "))});
+}
+
+KvGeometry SyntheticGeometry(const SyntheticSpec& spec, int32_t max_length) {
+  const Architecture* architecture = FindArchitecture(spec.architecture);
+  LS_CHECK(architecture != nullptr, "preset {} of no known architecture", spec.name);
+  return {.num_layers = spec.num_layers,
+          .num_kv_heads = spec.num_kv_heads,
+          .head_dim = spec.head_dim,
+          .max_length = max_length,
+          .window = spec.window,
+          .full_interval = architecture->full_interval};
 }
 
 std::vector<std::byte> MakeSyntheticImage(const SyntheticSpec& spec, uint64_t seed) {

@@ -24,7 +24,8 @@ std::unique_ptr<KvCache> MakeModelCache(const CacheSpec& spec, const KvGeometry&
                                                         .value_type = spec.value_type,
                                                         .window = spec.window,
                                                         .window_type = spec.window_type,
-                                                        .max_step_rows = step_rows});
+                                                        .max_step_rows = step_rows,
+                                                        .windows = WindowsOf(spec, geometry)});
 }
 
 CacheMaker MakerOf(const RunWay& way) {
@@ -110,7 +111,7 @@ ValuedRun RunWithValues(const Scenario& scenario, const RunWay& way, int32_t lay
     for (int32_t l = 0; l < cache.geometry().num_layers; ++l) {
       KvView view;
       cache.View(l, &view);
-      layers.push_back(DecodeRows(view, cache.geometry().kv_stride()));
+      layers.push_back(RowsByPosition(view, cache.geometry().kv_stride()));
     }
     log->op = op + 1;
   };

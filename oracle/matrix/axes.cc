@@ -19,6 +19,8 @@ using Batch = Variation::Batch;
 // Where every run is dear (threads, several sequences): one cache of each kind.
 constexpr std::string_view kFewCaches[] = {"simple", "paged/4", "quantized/q8_0+q4_0/w4"};
 
+constexpr int32_t kManyRejected = 3;  // tokens
+
 class Planner {
  public:
   explicit Planner(const MatrixOptions& options) : options_(options) {
@@ -113,11 +115,16 @@ class Planner {
   // with more, caches with a window of more than one row have no never-written twin.
   void Rollbacks() {
     std::vector<CacheSpec> windowless = all_;
-    std::erase_if(windowless, [](const CacheSpec& cache) { return cache.window > 1; });
+    std::erase_if(windowless, [](const CacheSpec& cache) {
+      return cache.window > 1 || (cache.undo_rows > 0 && cache.undo_rows < kManyRejected);
+    });
     Add("never written", {}, all_);
     Add("1 rejected", {.detour = Detour::kReject, .rejected = 1}, all_);
-    Add("3 rejected", {.detour = Detour::kReject, .rejected = 3}, windowless).reason =
-        "every cache has an exact window, from which rejected rows push others [Q2]";
+    Add(fmt::format("{} rejected", kManyRejected),
+        {.detour = Detour::kReject, .rejected = kManyRejected}, windowless)
+        .reason =
+        "every cache has an exact window, from which rejected rows push others [Q2], or "
+        "undoes fewer [W2]";
     Add("all again", {.detour = Detour::kRestart}, all_);
   }
 

@@ -178,12 +178,13 @@ std::vector<int32_t> MatrixRunner::Cuts(int32_t chunk) const {
 
 RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const KernelTable& kernels,
                                       std::vector<int32_t>* decoded) {
-  auto model =
-      std::make_unique<ModelCache>(ModelCacheOptions{.geometry = Geometry(),
-                                                     .key_type = semantics.key_type,
-                                                     .value_type = semantics.value_type,
-                                                     .window = semantics.window,
-                                                     .window_type = semantics.window_type});
+  auto model = std::make_unique<ModelCache>(ModelCacheOptions{.geometry = Geometry(),
+                                                              .key_type = semantics.key_type,
+                                                              .value_type = semantics.value_type,
+                                                              .window = semantics.window,
+                                                              .window_type = semantics.window_type,
+                                                              .max_step_rows = semantics.undo_rows,
+                                                              .windows = semantics.windows});
   Sequence sequence(Engine(kernels, {}), Dress(std::move(model), Variation::Path::kLegacy),
                     model_.adapters);
   RunOutcome outcome;

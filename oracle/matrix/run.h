@@ -21,6 +21,8 @@ struct RowSemantics {
   RowType value_type = RowType::kF32;
   int32_t window = 0;
   RowType window_type = RowType::kF32;
+  std::vector<int32_t> windows = {};  // of layers that forget rows, and how many can be undone
+  int32_t undo_rows = 0;
 
   auto operator<=>(const RowSemantics&) const = default;
 };

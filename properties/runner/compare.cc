@@ -44,7 +44,7 @@ void Comparer::ReadModel(Sequence* s, int32_t layer) {
   known.length = s->model->length(layer);
   known.decoded.resize(static_cast<size_t>(geometry_.max_length));
   const auto rows = [this](std::vector<RowOf<const float*>>* into) {
-    into->clear();
+    into->assign(static_cast<size_t>(model_view_.first()), {});
     for (const KvSegment& segment : model_view_.segments) {  // one F32 row each
       into->push_back({reinterpret_cast<const float*>(segment.keys),
                        reinterpret_cast<const float*>(segment.values)});
@@ -52,6 +52,7 @@ void Comparer::ReadModel(Sequence* s, int32_t layer) {
     LS_CHECK(static_cast<int32_t>(into->size()) == model_view_.length, "{} segments for {} rows",
              into->size(), model_view_.length);
   };
+  known.first = s->model->first_position(layer);
   s->model->View(layer, &model_view_);
   rows(&known.view);
   known.by_query.clear();
@@ -70,6 +71,14 @@ void Comparer::CompareLayer(Sequence* s, int32_t layer) {
     return Find(LengthClause(kind_), fmt::format("length of layer {}: subject {}, model {}", layer,
                                                  s->subject->length(layer), known.length));
   }
+  if (s->subject->first_position(layer) != known.first ||
+      s->subject->attention_window(layer) != s->model->attention_window(layer)) {
+    return Find("W1", fmt::format("layer {}: subject keeps rows from {} in a window of {}, model "
+                                  "from {} in one of {}",
+                                  layer, s->subject->first_position(layer),
+                                  s->subject->attention_window(layer), known.first,
+                                  s->model->attention_window(layer)));
+  }
   agreed_.resize(static_cast<size_t>(geometry_.max_length));
   for (auto& places : agreed_) places.clear();
   s->subject->View(layer, &subject_view_);
@@ -81,8 +90,8 @@ void Comparer::CompareLayer(Sequence* s, int32_t layer) {
   }
 }
 
-bool Comparer::SegmentsCover(const KvView& view) {
-  int32_t next = 0;
+bool Comparer::SegmentsCover(const KvView& view, int32_t first) {
+  int32_t next = first;
   for (const KvSegment& segment : view.segments) {
     if (segment.first != next || segment.count <= 0 || segment.count > view.length - next) {
       return false;
@@ -99,9 +108,10 @@ void Comparer::CompareRows(Sequence* s, int32_t layer, int32_t visible, int32_t 
     return Find("V1", fmt::format("view of layer {}: subject {} rows, model {}", layer,
                                   subject_view_.length, length));
   }
-  if (!SegmentsCover(subject_view_)) {
-    return Find("V1", fmt::format("view of layer {}: its segments are not [0, {}) in order", layer,
-                                  length));
+  const int32_t first = s->known[static_cast<size_t>(layer)].first;
+  if (!SegmentsCover(subject_view_, first)) {
+    return Find("V1", fmt::format("view of layer {}: its segments are not [{}, {}) in order", layer,
+                                  first, length));
   }
   for (const KvSegment& segment : subject_view_.segments) {
     if (finding_ || segment.first >= visible) return;

@@ -44,7 +44,7 @@ class Comparer {
                    const std::vector<RowOf<const float*>>& model);
   void CompareSegment(Sequence* s, int32_t layer, int32_t visible, int32_t query,
                       const KvSegment& segment, const std::vector<RowOf<const float*>>& model);
-  bool SegmentsCover(const KvView& view);
+  bool SegmentsCover(const KvView& view, int32_t first);
   void CompareHalf(char half, int32_t layer, int32_t position, int32_t query, RowType type,
                    const std::byte* stored, const float* model, KnownLayer::Decoded* decoded);
   void CompareHashes(Sequence* s);

@@ -26,6 +26,7 @@ struct RowOf {
 struct KnownLayer {
   bool known = false;  // the model's part below
   int32_t length = 0;
+  int32_t first = 0;                                       // the lowest row that is not forgotten
   std::vector<RowOf<const float*>> view;                   // the model's rows, by position
   std::vector<std::vector<RowOf<const float*>>> by_query;  // the same as each query reads them
 

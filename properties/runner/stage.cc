@@ -35,7 +35,7 @@ Stage::Stage(const CacheScript& script, const ScriptSubject& subject, Probe* pro
   ModelCacheOptions options = subject.model;
   options.geometry = geometry_;
   options.blocks_available = script.blocks;
-  if (first.subject->view_depends_on_query()) {
+  if (first.subject->view_depends_on_query() || !options.windows.empty()) {
     options.max_step_rows = first.subject->max_step_rows();
   }
   first.model = std::make_unique<ModelCache>(options);
