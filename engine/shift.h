@@ -24,15 +24,20 @@ struct DeletedSpan {
   int32_t count() const { return end - first; }
 };
 
+// Whether all layers keep all their rows: a ring has no rows that could come into the place of
+// those that a shift overwrites, and could not undo one that failed [W2].
+bool MayShift(const KvCache& cache);
+
 // Deletes these positions: rows [end, length) become rows [first, length - count()), read as the
-// cache's View shows them, keys turned, and written by Update. Works on any cache. With end ==
-// length it is Rollback(first). Rows before `first` stay as they are; open reservations of layers
-// are cancelled.
+// cache's View shows them, keys turned, and written by Update. Works on any cache that keeps all
+// rows. With end == length it is Rollback(first). Rows before `first` stay as they are; open
+// reservations of layers are cancelled.
 //
-// Throws, and changes nothing: std::invalid_argument when the cache's geometry is not the model's
-// or its layers differ in length; std::out_of_range unless 0 <= first < end <= length;
-// std::bad_alloc; PoolExhausted when blocks that move are shared and there are none to copy them
-// to. A cache of others that throws later than at its first write loses the rows from `first` on.
+// Throws, and changes nothing: std::invalid_argument when the cache's geometry is not the model's,
+// its layers differ in length, or one forgets rows (MayShift); std::out_of_range unless 0 <= first
+// < end <= length; std::bad_alloc; PoolExhausted when blocks that move are shared and there are
+// none to copy them to. A cache of others that throws later than at its first write loses the rows
+// from `first` on.
 void ShiftContext(const ModelConfig& config, const KernelTable& kernels, const DeletedSpan& deleted,
                   KvCache* cache);
 

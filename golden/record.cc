@@ -320,13 +320,10 @@ class Recorder {
   StepOutcome Restore(int32_t s) {
     Sequence& sequence = At(s);
     if (!saved_) return StepOutcome::kDone;
-    std::string thrown;
-    const StepOutcome outcome = StepOutcomeOf(
-        [&] {
-          StateReader reader(saved_->file, "the save");
-          sequence.cache->LoadState(&reader);
-        },
-        &thrown);
+    const StepOutcome outcome = Change(s, INT32_MAX, [&](KvCache& c) {
+      StateReader reader(saved_->file, "the save");
+      c.LoadState(&reader);
+    });
     if (outcome != StepOutcome::kDone) return outcome;
     sequence.length = saved_->length;
     sequence.next = -1;

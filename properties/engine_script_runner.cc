@@ -209,13 +209,15 @@ class Runner {
     state_.Blame("F4", "B4", {&s, 1});
     EngineSequence& sequence = state_.At(s);
     const int32_t held = sequence.reference->length();
-    const bool there = deleted.first < deleted.end && deleted.end <= held;
+    const bool moves = !sequence.reference->forgets();
+    const bool there = moves && deleted.first < deleted.end && deleted.end <= held;
     const bool may_exhaust = there && ShiftMayExhaust(sequence, deleted);
     std::string thrown;
     const StepOutcome outcome =
         StepOutcomeOf([&] { driver_->Shift(*sequence.cache, deleted); }, &thrown);
     if (outcome == StepOutcome::kExhausted && may_exhaust) return;
-    if (outcome != (there ? StepOutcome::kDone : StepOutcome::kOutOfRange)) {
+    const StepOutcome refusal = moves ? StepOutcome::kOutOfRange : StepOutcome::kInvalid;
+    if (outcome != (there ? StepOutcome::kDone : refusal)) {
       return state_.Find(
           "F4", s,
           fmt::format("sequence {}: positions [{}, {}) of {} deleted ended with {}", s,

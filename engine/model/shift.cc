@@ -25,6 +25,9 @@ void CheckShift(const ModelConfig& config, const DeletedSpan& deleted, const KvC
     throw std::invalid_argument(
         fmt::format("shift: layer {} has {} rows, others {}", layer, cache.length(layer), length));
   }
+  if (!MayShift(cache)) {
+    throw std::invalid_argument(fmt::format("shift: {} forgets rows", cache.name()));
+  }
   if (deleted.first >= 0 && deleted.first < deleted.end && deleted.end <= length) return;
   throw std::out_of_range(
       fmt::format("shift: no positions [{}, {}) in {}", deleted.first, deleted.end, length));
@@ -115,6 +118,13 @@ class MovedRows {
 };
 
 }  // namespace
+
+bool MayShift(const KvCache& cache) {
+  for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
+    if (cache.attention_window(layer) > 0) return false;
+  }
+  return true;
+}
 
 void ShiftContext(const ModelConfig& config, const KernelTable& kernels, const DeletedSpan& deleted,
                   KvCache* cache) {

@@ -74,8 +74,9 @@ TEST_F(ShiftGenerateTest, DraftsChangeNoToken) {
 }
 
 TEST_F(ShiftGenerateTest, WhatDoesNotFitIsRefused) {
-  const auto refusal = [&](int32_t prompt, int32_t keep) -> std::string {
-    const auto cache = NewCache("simple");
+  const auto refusal = [&](int32_t prompt, int32_t keep,
+                           const std::string& name = "simple") -> std::string {
+    const auto cache = NewCache(name);
     options_.shift_keep = keep;
     try {
       Generate(transformer_, *cache, SomeTokens(model_->config(), prompt), options_);
@@ -90,6 +91,7 @@ TEST_F(ShiftGenerateTest, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal(5, kLimit - 1), HasSubstr("leaves none to delete"));
   EXPECT_THAT(refusal(5, INT32_MAX), HasSubstr("leaves none to delete"));
   EXPECT_THAT(refusal(5, -1), HasSubstr("the cache has 16"));
+  EXPECT_THAT(refusal(5, 2, "ring/w3+4"), HasSubstr("forgets rows"));
 }
 
 // Rows that moved are not those of their tokens.
