@@ -7,6 +7,7 @@
 #include <bit>
 #include <vector>
 
+#include "caches/check.h"
 #include "caches/error.h"
 #include "oracle/decorators.h"
 #include "oracle/faulty_cache.h"
@@ -48,10 +49,12 @@ class NudgedCache final : public ForwardingCache {
     const int32_t position = inner().length(0) - 1;
     if (position < 0) return;
     const auto stride = static_cast<size_t>(geometry().kv_stride());
-    const auto at = static_cast<size_t>(position) * stride;
     KvView view;
     inner().View(0, &view);
     KvRows rows = DecodeRows(view, geometry().kv_stride());
+    const auto at = static_cast<size_t>(position - rows.first) * stride;
+    LS_CHECK(at + stride <= rows.keys.size(), "position {} of rows {} to {}", position, rows.first,
+             view.length);
     const auto keys = std::span(rows.keys).subspan(at, stride);
     keys[0] = std::bit_cast<float>(std::bit_cast<uint32_t>(keys[0]) ^ LowestBit());
     inner().Update(0, {&position, 1}, keys, std::span(rows.values).subspan(at, stride));

@@ -81,7 +81,7 @@ TEST(CompareReportTest, MarkdownHasTheVerdictFirstAndFoldsWhatIsTheSame) {
   EXPECT_THAT(text, StartsWith("**REGRESSION: 3 of 4"));
   const size_t fold = text.find("<details>");
   ASSERT_NE(fold, text.npos);
-  EXPECT_THAT(text.substr(0, fold), HasSubstr("a\\|<b>, 50% | slower"));
+  EXPECT_THAT(text.substr(0, fold), HasSubstr("a\\|&lt;b>, 50% | slower"));
   EXPECT_THAT(text.substr(0, fold), HasSubstr("bits changed: cd -> ab"));
   const std::string same =
       ComparisonMarkdown(Compare(MadeRun(1, 1), MadeRun(1, 1), {}), "compare a b");

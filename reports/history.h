@@ -20,8 +20,20 @@ struct HistoryEntry {
   int64_t benchmarks = 0;
 };
 
+struct HistoryPoint {
+  std::string commit, digest;
+  double cost = 0;  // the median of the run's samples, or of their fractions of a limit
+};
+
+// A benchmark over the runs of one machine, oldest first.
+struct HistorySeries {
+  std::string benchmark;
+  std::vector<HistoryPoint> points = {};
+};
+
 struct HistoryChange {
   std::string benchmark;
+  size_t at = 0;              // of its series: the first point of the new level
   double ratio = 1;           // of the costs after and before: medians of the two levels
   std::string commit_before;  // of the last run on the old level
   std::string commit_after;   // of the first on the new one
@@ -47,9 +59,11 @@ class History {
   std::string Export() const;
   int64_t Import(std::string_view lines);
 
-  // Changes of every benchmark over the runs of one machine, oldest first. An empty fingerprint
-  // stands for the only machine there is. Throws Error when there are several, or none of that
-  // fingerprint.
+  // Every benchmark over the runs of one machine, by name. An empty fingerprint stands for the only
+  // machine there is. Throws Error when there are several, or none of that fingerprint.
+  std::vector<HistorySeries> Series(const std::string& fingerprint = "") const;
+
+  // Changes of level of those, oldest first.
   std::vector<HistoryChange> Changes(const std::string& fingerprint = "",
                                      const ChangePointOptions& options = {}) const;
 

@@ -30,6 +30,21 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
+std::string MarkdownCell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n' || c == '\r') {
+      out += ' ';
+    } else if (c == '&' || c == '<') {
+      out += Escaped({&c, 1});
+    } else {
+      if (std::string_view("|`*_[\\").find(c) != std::string_view::npos) out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
+
 std::string AnnotationText(std::string_view text, Annotation as) {
   const bool property = as == Annotation::kProperty;
   std::string out;

@@ -22,16 +22,17 @@ Command SynthCommand();
 Command BenchCommand();
 Command GoldenCommand();
 Command MergeCommand();
+Command ReportCommand();
 Command PeerCommand();
 Command ManualCommand();
 Command CompletionCommand();
 
 inline std::vector<Command> AllCommands() {
-  return {GateCommand(),      RunCommand(),     ChatCommand(),        BatchCommand(),
-          VerifyCommand(),    ConformCommand(), ReplayCommand(),      FuzzCommand(),
-          DoctorCommand(),    PeerCommand(),    DeviceCheckCommand(), SynthCommand(),
-          BenchCommand(),     GoldenCommand(),  MergeCommand(),       ManualCommand(),
-          CompletionCommand()};
+  return {GateCommand(),   RunCommand(),       ChatCommand(),        BatchCommand(),
+          VerifyCommand(), ConformCommand(),   ReplayCommand(),      FuzzCommand(),
+          DoctorCommand(), PeerCommand(),      DeviceCheckCommand(), SynthCommand(),
+          BenchCommand(),  GoldenCommand(),    MergeCommand(),       ReportCommand(),
+          ManualCommand(), CompletionCommand()};
 }
 
 }  // namespace lockstep::cli

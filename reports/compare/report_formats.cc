@@ -27,16 +27,9 @@ std::string_view OutcomeName(Comparison::Outcome outcome) {
   return "inconclusive";
 }
 
-// As a cell of a Markdown table.
-std::string Cell(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
-  return out;
-}
-
 Table CellsOf(Table table) {
   for (auto& row : table.rows) {
-    for (std::string& cell : row) cell = Cell(cell);
+    for (std::string& cell : row) cell = MarkdownCell(cell);
   }
   return table;
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "caches/digest.h"
@@ -163,13 +162,9 @@ bool Insert(sqlite3* handle, const BenchRun& run) {
   return true;
 }
 
-struct HistoryPoint {
-  std::string commit, digest;
-  double cost = 0;
-};
-
-void AddChanges(const std::string& name, const std::vector<HistoryPoint>& points,
-                const ChangePointOptions& options, std::vector<HistoryChange>* changes) {
+void AddChanges(const HistorySeries& series, const ChangePointOptions& options,
+                std::vector<HistoryChange>* changes) {
+  const std::vector<HistoryPoint>& points = series.points;
   std::vector<double> logs;
   for (const HistoryPoint& point : points) logs.push_back(std::log(point.cost));
   std::vector<size_t> cuts = ChangePoints(logs, options);
@@ -181,7 +176,8 @@ void AddChanges(const std::string& name, const std::vector<HistoryPoint>& points
     };
     const HistoryPoint& before = points[cuts[i] - 1];
     const HistoryPoint& after = points[cuts[i]];
-    changes->push_back({.benchmark = name,
+    changes->push_back({.benchmark = series.benchmark,
+                        .at = cuts[i],
                         .ratio = std::exp(level(i) - level(i - 1)),
                         .commit_before = before.commit,
                         .commit_after = after.commit,
@@ -255,8 +251,7 @@ int64_t History::Import(std::string_view lines) {
   return added;
 }
 
-std::vector<HistoryChange> History::Changes(const std::string& fingerprint,
-                                            const ChangePointOptions& options) const {
+std::vector<HistorySeries> History::Series(const std::string& fingerprint) const {
   std::set<std::string> machines;
   for (const HistoryEntry& entry : Entries()) machines.insert(entry.fingerprint);
   if (fingerprint.empty() ? machines.size() > 1 : !machines.contains(fingerprint)) {
@@ -265,17 +260,25 @@ std::vector<HistoryChange> History::Changes(const std::string& fingerprint,
     throw Error({database_->path, fmt::format("has runs of the machines {}", all),
                  "choose one: times of different machines are no series"});
   }
-  std::map<std::string, std::vector<HistoryPoint>> series;
+  std::vector<HistorySeries> series;
   Query query(database_->handle,
               "SELECT name, commit_id, result.digest, cost FROM result JOIN run ON run.id = run "
               "WHERE ?1 = '' OR fingerprint = ?1 ORDER BY name, run");
   query.Bind(1, fingerprint);
   while (query.Step()) {
-    series[query.Text(0)].push_back(
+    if (series.empty() || series.back().benchmark != query.Text(0)) {
+      series.push_back({.benchmark = query.Text(0)});
+    }
+    series.back().points.push_back(
         {.commit = query.Text(1), .digest = query.Text(2), .cost = query.Real(3)});
   }
+  return series;
+}
+
+std::vector<HistoryChange> History::Changes(const std::string& fingerprint,
+                                            const ChangePointOptions& options) const {
   std::vector<HistoryChange> changes;
-  for (const auto& [name, points] : series) AddChanges(name, points, options, &changes);
+  for (const HistorySeries& series : Series(fingerprint)) AddChanges(series, options, &changes);
   return changes;
 }
 
