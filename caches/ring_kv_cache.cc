@@ -25,7 +25,7 @@ RingKvOptions Checked(RingKvOptions options) {
   return options;
 }
 
-StateHeader HeaderOf(const KvGeometry& geometry) { return {.kind = "ring", .geometry = geometry}; }
+StateHeader RingHeader(const KvGeometry& geometry) { return {.kind = "ring", .geometry = geometry}; }
 
 }  // namespace
 
@@ -247,7 +247,7 @@ void RingKvCache::SaveState(StateWriter* writer) const {
     lengths.push_back(layer.length);
     firsts.push_back(layer.first);
   }
-  writer->WriteHeader(HeaderOf(options_.geometry));
+  writer->WriteHeader(RingHeader(options_.geometry));
   writer->WriteU32(static_cast<uint32_t>(options_.undo_rows));
   for (const int32_t window : options_.windows) writer->WriteU32(static_cast<uint32_t>(window));
   writer->WriteLengths(lengths);
@@ -263,7 +263,7 @@ void RingKvCache::SaveState(StateWriter* writer) const {
 }
 
 void RingKvCache::LoadState(StateReader* reader) {
-  reader->ExpectHeader(HeaderOf(options_.geometry));
+  reader->ExpectHeader(RingHeader(options_.geometry));
   const auto expect = [&](std::string_view field, int32_t wanted) {
     const uint32_t found = reader->ReadU32(field);
     if (found == static_cast<uint32_t>(wanted)) return;
