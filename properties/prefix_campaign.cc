@@ -20,7 +20,7 @@ namespace {
 constexpr int32_t kPositions = 26;
 constexpr size_t kSequences = 3;
 constexpr size_t kStems = 3;
-constexpr int32_t kModels = 2;
+constexpr int32_t kEngines = 2;
 
 struct Engine {
   std::shared_ptr<const EngineModel> model = nullptr;
@@ -49,7 +49,7 @@ class Campaign {
  public:
   Campaign(const PrefixCampaignOptions& options, const MakePrefixDriver& make_driver)
       : options_(options), random_(options.seed) {
-    for (int32_t m = 0; m < kModels; ++m) {
+    for (int32_t m = 0; m < kEngines; ++m) {
       engines_.push_back({.model = EngineModelOf(options.preset, 1 + m)});
     }
     geometry_ = engines_[0].model->model->config().geometry(kPositions);
@@ -136,7 +136,7 @@ class Campaign {
   void Prompt(std::optional<Sequence>* slot) {
     slot->reset();
     Sequence& sequence = slot->emplace();
-    sequence.engine = random_.Below(kModels);
+    sequence.engine = random_.Below(kEngines);
     sequence.adapters = OneIn(2) ? 0 : random_.Between(0, kAdapterSets - 1);
     sequence.first_set = sequence.adapters;
     sequence.path = OneIn(3) ? 1 : 0;

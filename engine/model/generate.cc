@@ -19,7 +19,7 @@ int32_t LimitOf(const Transformer& transformer, const KvCache& cache) {
   return std::min(transformer.model().config().context_length, cache.max_length());
 }
 
-void CheckShift(int32_t keep, int32_t limit, const KvCache& cache) {
+void CheckKeep(int32_t keep, int32_t limit, const KvCache& cache) {
   if (!MayShift(cache)) {
     throw Error({"shift_keep", fmt::format("{} forgets rows, which could not move", cache.name()),
                  "choose a cache that keeps all rows"});
@@ -32,7 +32,7 @@ void CheckShift(int32_t keep, int32_t limit, const KvCache& cache) {
 
 void CheckFits(const Transformer& transformer, const KvCache& cache, size_t prompt_tokens,
                const GenerateOptions& options) {
-  if (options.shift_keep >= 0) CheckShift(options.shift_keep, LimitOf(transformer, cache), cache);
+  if (options.shift_keep >= 0) CheckKeep(options.shift_keep, LimitOf(transformer, cache), cache);
   const int32_t max_new_tokens = options.max_new_tokens;
   if (prompt_tokens == 0) {
     throw Error({"prompt", "it has no token to predict from", "give a prompt or add a BOS token"});
