@@ -25,7 +25,9 @@ RingKvOptions Checked(RingKvOptions options) {
   return options;
 }
 
-StateHeader RingHeader(const KvGeometry& geometry) { return {.kind = "ring", .geometry = geometry}; }
+StateHeader RingHeader(const KvGeometry& geometry) {
+  return {.kind = "ring", .geometry = geometry};
+}
 
 }  // namespace
 
