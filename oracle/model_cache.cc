@@ -319,9 +319,9 @@ Digest ModelCache::StorageDigest() const {
   for (const Layer& layer : layers_) {
     builder.AddU32(static_cast<uint32_t>(layer.length));
     const int32_t begin = layer.window > 0 ? layer.length - layer.window : 0;  // [X2]
-    const std::ranges::subrange rows(layer.rows.lower_bound(begin), layer.rows.end());
-    for (const auto& [position, row] : rows) builder.AddBytes(row.key.stored);
-    for (const auto& [position, row] : rows) builder.AddBytes(row.value.stored);
+    const auto first = layer.rows.lower_bound(begin), end = layer.rows.end();
+    for (auto row = first; row != end; ++row) builder.AddBytes(row->second.key.stored);
+    for (auto row = first; row != end; ++row) builder.AddBytes(row->second.value.stored);
   }
   return builder.Finish();
 }
