@@ -6,6 +6,11 @@ set(lockstep_cmake "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 
 install(TARGETS lockstep)
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" TYPE DOC)
+# Where the program looks (engine/story.h): a place relative to its own, so that both can be moved.
+install(FILES
+  "${PROJECT_SOURCE_DIR}/engine/story/story-f32.gguf"
+  "${PROJECT_SOURCE_DIR}/engine/story/story-q8_0.gguf"
+  DESTINATION share/lockstep)
 install(FILES
   "${PROJECT_SOURCE_DIR}/caches/examples/contiguous.c"
   "${PROJECT_SOURCE_DIR}/caches/examples/trusting.c"
@@ -26,7 +31,7 @@ target_include_directories(lockstep_plugin INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>")
 set(exported options plugin caches device_kernels digest_lines engine engine_scripts gguf kernels
-  oracle oracle_caches oracle_driver properties sampling threads tokenizer)
+  oracle oracle_caches oracle_driver properties sampling story threads tokenizer)
 if(LOCKSTEP_CUDA_FOUND)
   list(APPEND exported cuda_options)
 endif()

@@ -10,6 +10,7 @@
 
 #include "caches/check.h"
 #include "caches/error.h"
+#include "engine/story.h"
 #include "engine/synthetic.h"
 #include "engine/tokenizer.h"
 #include "properties/engine_script_runner.h"
@@ -18,7 +19,14 @@
 namespace lockstep {
 namespace {
 
+// nullptr when the file is not one that lockstep comes with.
+const StoryModel* FindStory(const Scenario& scenario) {
+  const auto found = std::ranges::find(StoryModels(), scenario.model.file, &StoryModel::file);
+  return found == StoryModels().end() ? nullptr : &*found;
+}
+
 std::string FilePath(const Scenario& scenario, const std::string& models) {
+  if (const StoryModel* story = FindStory(scenario)) return StoryModelPath(*story);
   return (std::filesystem::path(models) / scenario.model.file).string();
 }
 
@@ -176,8 +184,8 @@ std::vector<RowsGroup> GroupsOf(const Scenario& scenario) {
 }
 
 ScenarioModel LoadScenarioModel(const Scenario& scenario, const std::string& models) {
-  const std::string path = FilePath(scenario, models);
   const bool preset = !scenario.model.preset.empty();
+  const std::string path = preset ? "" : FilePath(scenario, models);
   const LoadedFile loaded = preset ? LoadPreset(scenario.model) : LoadFile(path);
   if (!preset) CheckDigest(scenario, path, loaded.digest);
   CheckSuits(scenario, loaded.model->config());
@@ -185,7 +193,8 @@ ScenarioModel LoadScenarioModel(const Scenario& scenario, const std::string& mod
 }
 
 std::optional<std::string> WhyNotHere(const Scenario& scenario, const std::string& models) {
-  if (!scenario.model.preset.empty()) return std::nullopt;
+  // What lockstep comes with is here, or it is an error.
+  if (!scenario.model.preset.empty() || FindStory(scenario) != nullptr) return std::nullopt;
   std::error_code ignored;
   if (std::filesystem::is_regular_file(FilePath(scenario, models), ignored)) return std::nullopt;
   return fmt::format("there is no model file '{}' in '{}': set LOCKSTEP_MODELS to its folder",

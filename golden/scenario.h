@@ -18,7 +18,8 @@
 //   [model]
 //   preset = "tiny-mha-4x4-f32"                  # of engine/synthetic.h, with
 //   seed = 1
-//   file = "stories260K-f32.gguf"                # or a file below the models' folder, with
+//   file = "stories260K-f32.gguf"                # or a file below the models' folder, or one of
+//                                                # engine/story.h, with
 //   digest = "0f..."                             # the XXH3-128 of its bytes
 //   [[gap]]                                      # positions nobody writes; any number
 //   op = 0                                       # within the tokens of this prefill,

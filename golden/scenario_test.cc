@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "caches/error.h"
+#include "engine/story.h"
 
 namespace lockstep {
 namespace {
@@ -144,6 +145,20 @@ TEST(ScenarioTest, SaysWhenAModelFileIsNotHere) {
   EXPECT_EQ(WhyNotHere(scenario, "nowhere"), std::nullopt);
   scenario.model = {.preset = {}, .file = "absent.gguf", .digest = std::string(32, '0')};
   EXPECT_THAT(WhyNotHere(scenario, "nowhere").value_or(""), HasSubstr("LOCKSTEP_MODELS"));
+}
+
+// Lockstep comes with it: a case of it runs everywhere, on that very file.
+TEST(ScenarioTest, TheStoryModelIsAlwaysHere) {
+  Scenario scenario = ParseScenario(kToml, "a-case", "case.toml");
+  scenario.prompt.clear();
+  for (const StoryModel& story : StoryModels()) {
+    scenario.model = {
+        .preset = {}, .file = std::string(story.file), .digest = std::string(story.digest)};
+    EXPECT_EQ(WhyNotHere(scenario, "nowhere"), std::nullopt);
+    EXPECT_EQ(LoadScenarioModel(scenario, "nowhere").digest.Hex(), story.digest);
+    scenario.model.digest[0] ^= 1;
+    EXPECT_THROW(LoadScenarioModel(scenario, "nowhere"), Error);
+  }
 }
 
 }  // namespace

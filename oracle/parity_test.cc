@@ -9,6 +9,7 @@
 
 #include "caches/device.h"
 #include "caches/registry.h"
+#include "engine/story.h"
 #include "engine/synthetic.h"
 #include "engine/test_models.h"
 #include "engine/tokenizer.h"
@@ -20,8 +21,8 @@ namespace lockstep {
 namespace {
 
 struct ParityCase {
-  std::string model;  // a synthetic preset, or a real file
-  bool real = false;
+  std::string model;  // a synthetic preset, a real file or weights of the story model
+  enum class Kind { kPreset, kFile, kStory } kind = Kind::kPreset;
   std::string cache;
 };
 
@@ -36,14 +37,18 @@ std::string CaseName(const testing::TestParamInfo<ParityCase>& param_info) {
 constexpr int32_t kRealHeadDim = 8;  // of the stories260K files
 
 std::vector<ParityCase> Cases() {
+  using enum ParityCase::Kind;
   std::vector<ParityCase> cases;
   for (const CacheSpec& spec : AllCaches()) {
     if (!spec.windows.empty()) continue;  // these models see all rows
     cases.push_back({.model = "tiny-gqa-9x3-q8_0", .cache = spec.name});
     cases.push_back({.model = "tiny-bias-qknorm-6x2-q8_0", .cache = spec.name});
+    for (const StoryModel& story : StoryModels()) {
+      cases.push_back({std::string(story.weights), kStory, spec.name});
+    }
     if (kRealHeadDim % spec.head_dim_multiple != 0) continue;
-    cases.push_back({.model = "stories260K-q8_0.gguf", .real = true, .cache = spec.name});
-    cases.push_back({.model = "stories260K-f32.gguf", .real = true, .cache = spec.name});
+    cases.push_back({"stories260K-q8_0.gguf", kFile, spec.name});
+    cases.push_back({"stories260K-f32.gguf", kFile, spec.name});
   }
   return cases;
 }
@@ -54,7 +59,9 @@ class ParityTest : public testing::TestWithParam<ParityCase> {
     const ParityCase& c = GetParam();
     spec_ = ParseCacheSpec(c.cache);
     std::shared_ptr<const GgufFile> file;
-    if (c.real) {
+    if (c.kind == ParityCase::Kind::kStory) {
+      file = OpenStoryModel(StoryModelOf(c.model));
+    } else if (c.kind == ParityCase::Kind::kFile) {
       LOCKSTEP_TEST_MODEL_OR_SKIP(path, c.model);
       file = GgufFile::Open(path);
     } else {

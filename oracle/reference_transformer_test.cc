@@ -17,6 +17,7 @@
 #include "caches/error.h"
 #include "caches/simple_kv_cache.h"
 #include "engine/model.h"
+#include "engine/story.h"
 #include "engine/synthetic.h"
 #include "engine/test_models.h"
 #include "engine/transformer.h"
@@ -70,6 +71,8 @@ double Bound(const ReferenceTransformer& reference) {
 
 // Models that a test compares: synthetic ones by preset, real ones by file name.
 std::shared_ptr<const GgufFile> OpenModel(const std::string& name) {
+  const auto story = std::ranges::find(StoryModels(), name, &StoryModel::file);
+  if (story != StoryModels().end()) return OpenStoryModel(*story);
   if (!name.ends_with(".gguf")) return MakeSyntheticModel(SyntheticPreset(name), kSeed);
   return GgufFile::Open(FindTestModel(name).value());
 }
@@ -79,6 +82,7 @@ std::vector<std::string> Models() {
   for (const SyntheticSpec& spec : SyntheticPresets()) {
     if (spec.dim * spec.num_layers < 4000) names.push_back(spec.name);
   }
+  for (const StoryModel& story : StoryModels()) names.emplace_back(story.file);
   for (const char* file : {"stories260K-f32.gguf", "stories260K-f16.gguf", "stories260K-q8_0.gguf",
                            "stories260K-f32-untied.gguf", "stories260K-q8_0-ffn192.gguf",
                            "stories260K-q4_0-ffn192.gguf"}) {
@@ -93,7 +97,7 @@ std::vector<std::string> Models() {
 class ReferenceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (GetParam().ends_with(".gguf")) {
+    if (GetParam().ends_with(".gguf") && !GetParam().starts_with("story-")) {
       LOCKSTEP_TEST_MODEL_OR_SKIP(path, GetParam());
     }
     file_ = OpenModel(GetParam());

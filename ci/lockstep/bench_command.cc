@@ -21,6 +21,7 @@
 #include "ci/lockstep/shell_word.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
+#include "engine/story.h"
 #include "engine/synthetic.h"
 #include "engine/thread_team.h"
 #include "reports/engine_bench.h"
@@ -181,7 +182,10 @@ ExitCode BenchPeer(BenchOptions options) {
   PeerBenchOptions peer = PeerOptions(options);
   const TemporaryFolder written;
   ModelSource file = source;
-  if (source.path.empty()) {
+  if (!source.story.empty()) {
+    file.story.clear();
+    file.path = StoryModelPath(StoryModelOf(source.story));
+  } else if (source.path.empty()) {
     file.synthetic.clear();
     file.path = written.File("model.gguf");
     WriteWholeFile(file.path, MakeSyntheticImage(SyntheticPreset(source.synthetic), source.seed));

@@ -76,6 +76,8 @@ struct BoundFlag {
 std::string DefaultText(const Flag& flag) {
   if (flag.required) return " (required)";
   if (const auto* target = std::get_if<IntTarget>(&flag.target)) {
+    // A number that nobody may give stands for what the help says itself.
+    if (*target->value < target->low) return "";
     return fmt::format(" (default: {})", *target->value);
   }
   if (uint64_t* const* seed = std::get_if<uint64_t*>(&flag.target)) {

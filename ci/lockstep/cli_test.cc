@@ -27,6 +27,7 @@ class CliTest : public testing::Test {
                                  {"--text", "TEXT", "a text", &text_, true},
                                  {"--item", "NAME", "a list", &items_},
                                  {"-n,--number", "N", "a number", IntTarget{&number_, 1, 100}},
+                                 {"--usual", "N", "a number", IntTarget{&usual_, 1, 100}},
                                  {"--seed", "SEED", "a seed", &seed_},
                              },
                              [this] {
@@ -84,6 +85,7 @@ class CliTest : public testing::Test {
   std::string text_ = "preset";
   std::vector<std::string> items_;
   int32_t number_ = 7;
+  int32_t usual_ = 0;
   uint64_t seed_ = 9;
   int runs_ = 0;
   std::function<ExitCode()> body_ = [] { return ExitCode::kHolds; };
@@ -199,6 +201,7 @@ TEST_F(CliTest, HelpAndVersionGoToStandardOutput) {
   EXPECT_EQ(result.code, 0);
   EXPECT_NE(result.out.find("-n,--number"), std::string::npos);
   EXPECT_NE(result.out.find("(default: 7)"), std::string::npos);
+  EXPECT_EQ(result.out.find("(default: 0)"), std::string::npos);  // it cannot be given
   EXPECT_NE(result.out.find("More of it."), std::string::npos);
   EXPECT_NE(result.out.find("Exit codes"), std::string::npos);
   result = Call({"--version"});

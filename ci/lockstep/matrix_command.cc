@@ -71,6 +71,7 @@ std::vector<std::string> DigestArguments(const MatrixFlags& flags, const std::st
   };
   add("--model", flags.source.path);
   add("--synthetic", flags.source.synthetic);
+  add("--story", flags.source.story);
   add("--isa", flags.isa);
   add("--control", control);
   for (const std::string& cache : flags.caches) add("--cache", cache);

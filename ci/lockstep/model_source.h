@@ -1,5 +1,5 @@
-// Which model a subcommand works on, a file or a synthetic one made from a preset and a seed, and
-// the prompt that it is given.
+// Which model a subcommand works on, a file, a synthetic one made from a preset and a seed, or the
+// one that lockstep comes with, and the prompt that it is given.
 #ifndef LOCKSTEP_CI_LOCKSTEP_MODEL_SOURCE_H_
 #define LOCKSTEP_CI_LOCKSTEP_MODEL_SOURCE_H_
 
@@ -23,16 +23,18 @@ struct ModelSource {
   std::string path;       // --model
   std::string synthetic;  // --synthetic
   uint64_t seed = 1;      // --seed
+  std::string story;      // --story: weights of engine/story.h
 
-  bool given() const { return !path.empty() || !synthetic.empty(); }
+  bool given() const { return !path.empty() || !synthetic.empty() || !story.empty(); }
 
-  // --model, --synthetic and --seed, bound to this object.
+  // --model, --synthetic, --seed and --story, bound to this object.
   std::vector<Flag> Flags();
 
-  // Throws Error when neither or both are given, or the model cannot be read or is not supported.
+  // Throws Error when none or several are given, or the model cannot be read or is not supported.
   LoadedModel Load(const ModelLoadOptions& options = {}) const;
 
-  // As a line of output names it: "model.gguf", or "synthetic smollm-135m, seed 1".
+  // As a line of output names it: "model.gguf", "synthetic smollm-135m, seed 1" or "the story model
+  // in q8_0".
   std::string Description() const;
 
   // The flags that choose the same model again, for a shell.
@@ -42,6 +44,9 @@ struct ModelSource {
   // fit into the model's context.
   std::vector<int32_t> EncodePrompt(const LoadedModel& loaded, const std::string& prompt,
                                     int32_t steps) const;
+
+ private:
+  std::shared_ptr<const GgufFile> Open() const;  // REQUIRES: one of them
 };
 
 }  // namespace lockstep::cli

@@ -14,8 +14,7 @@
 #include "caches/registry.h"
 #include "caches/simple_kv_cache.h"
 #include "ci/lockstep/commands.h"
-#include "ci/lockstep/decoding_flags.h"
-#include "ci/lockstep/model_source.h"
+#include "ci/lockstep/run_options.h"
 #include "ci/lockstep/shell_word.h"
 #include "engine/generate.h"
 #include "engine/kernels.h"
@@ -27,37 +26,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-struct RunOptions {
-  ModelSource source;
-  DecodingFlags decoding;
-  AdapterFlags adapters;
-  std::string draft_model;
-  int32_t draft_lookup = 0;
-  int32_t draft_tokens = 4;
-  std::string prompt;
-  int32_t max_new_tokens = 64;
-  std::string cache;  // empty: simple, or the one that has its rows where the layers run
-  std::string isa;
-  std::string device;
-  int32_t gpu_layers = INT32_MAX;
-  int32_t context = 0;         // positions; 0: as many as the text needs
-  int32_t context_shift = -1;  // tokens that a shift keeps; negative: none shifts
-  int32_t threads = DefaultThreads();
-  bool watch = false;
-  int32_t watch_full = 0;  // steps, 0: never
-  bool no_digest = false;
-  bool json = false;
-
-  bool watches() const { return watch || watch_full > 0; }
-  bool shifts() const { return context_shift >= 0; }
-
-  // For a text of so many, on a model of so many.
-  int32_t Positions(int32_t needed, int32_t model) const {
-    if (context > 0) return std::min({needed, context, model});
-    return shifts() ? std::min(needed, model) : needed;
-  }
-};
 
 // The digest of the rows that a decode step wrote, or of the whole cache after it.
 struct WatchEntry {
@@ -329,8 +297,9 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
              report.device_use.graphs_recorded);
 }
 
-ExitCode Run(const RunOptions& options) {
+ExitCode Run(const RunOptions& given) {
   CheckFloatingPointEnvironment();
+  const RunOptions options = Completed(given);
   const RunReport report = Generate(options);
   if (options.json) {
     PrintJson(options, report);
@@ -348,8 +317,10 @@ Command RunCommand() {
   flags.insert(
       flags.end(),
       {
-          {"--prompt", "TEXT", "text to continue", &options->prompt, true},
-          {"-n,--decode", "N", "new tokens, fewer when the model ends its text",
+          {"--prompt", "TEXT", "text to continue; without it and a model, a story begins",
+           &options->prompt},
+          {"-n,--decode", "N",
+           "new tokens, fewer when the model ends its text (default: 64, without a model 240)",
            IntTarget{&options->max_new_tokens, 1}},
           {"--cache", "NAME",
            "KV cache; unless given, simple, or with a device the one with its rows there",
@@ -383,7 +354,8 @@ Command RunCommand() {
       });
   const std::vector<Flag> decoding = options->decoding.Flags();
   flags.insert(flags.end(), decoding.begin(), decoding.end());
-  return {"run", "Continue a text", std::move(flags), [options] { return Run(*options); }};
+  return {"run", "Continue a text (default: a story, by the model that lockstep comes with)",
+          std::move(flags), [options] { return Run(*options); }};
 }
 
 }  // namespace lockstep::cli

@@ -133,6 +133,27 @@ TEST(RunTest, RealModelGivesTheReferenceText) {
   EXPECT_EQ(object["text"].get<std::string>() + "\n", text.out);
 }
 
+TEST(RunTest, WithoutAModelItTellsAStory) {
+  const ProcessResult text = RunLockstepCommand({"run"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with(" there was a ")) << text.out;
+  EXPECT_TRUE(text.out.ends_with(".\n")) << text.out;
+  EXPECT_TRUE(text.err.starts_with("no model is given: the story model in q8_0")) << text.err;
+  for (const std::string_view part : {"ended by the model", "lockstep run --story q8_0 --prompt"}) {
+    EXPECT_NE(text.err.find(part), std::string::npos) << text.err << "lacks: " << part;
+  }
+  // The same by name, in as many tokens as are asked for, and from another beginning.
+  const json named =
+      RunJson({"run", "--story", "q8_0", "--prompt", "Once upon a time", "-n", "240", "--json"});
+  EXPECT_EQ(named["text"].get<std::string>() + "\n", text.out);
+  EXPECT_EQ(named["stop"], "eos");
+  const json three = RunJson({"run", "-n", "3", "--json"});
+  EXPECT_EQ(three["tokens"].size(), 3u);
+  EXPECT_EQ(three["model"], "the story model in q8_0");
+  EXPECT_NE(RunJson({"run", "--prompt", "Long ago", "-n", "9", "--json"})["tokens"],
+            RunJson({"run", "-n", "9", "--json"})["tokens"]);
+}
+
 TEST(DoctorTest, ThisMachineIsHealthy) {
   const ProcessResult text = RunLockstepCommand({"doctor"});
   EXPECT_EQ(text.exit_code, 0) << text.out << text.err;

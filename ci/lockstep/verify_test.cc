@@ -98,6 +98,51 @@ TEST(VerifyTest, RealModelHoldsAndItsPlantIsFound) {
       << differs.out;
 }
 
+TEST(VerifyTest, WithoutAModelTwoAreVerified) {
+  const std::vector<std::string> args = {"verify", "-n", "1", "--cache", "simple"};
+  const ProcessResult text = RunLockstepCommand(args);
+  EXPECT_EQ(text.exit_code, 0) << text.out << text.err;
+  std::vector<std::string> structured = args;
+  structured.push_back("--json");
+  const json object = json::parse(RunLockstepCommand(structured).out);
+  EXPECT_EQ(object["outcome"], "holds");
+  ASSERT_EQ(object["runs"].size(), 2u);
+  ASSERT_EQ(object["cells"].size() % 2, 0u);
+  EXPECT_EQ(object["cells"].front()["model"], "the story model in q8_0");
+  EXPECT_EQ(object["cells"].back()["model"], "synthetic smollm-135m, seed 1");
+  EXPECT_EQ(object["runs"][0]["model"], "the story model in q8_0");
+  EXPECT_EQ(object["runs"][1]["model"], "synthetic smollm-135m, seed 1");
+  for (const json& run : object["runs"]) {
+    EXPECT_EQ(run["outcome"], "holds");
+    EXPECT_NE(text.out.find("lockstep verify: " + run["model"].get<std::string>()),
+              std::string::npos)
+        << text.out;
+    const auto command = run["command"].get<std::string>();
+    EXPECT_NE(command.find(" --story q8_0 ") != std::string::npos,
+              command.find(" --synthetic smollm-135m ") != std::string::npos)
+        << command;
+  }
+}
+
+// A verdict over two models is that of the worse one.
+TEST(VerifyTest, NoProofOnTwoModelsIsInconclusive) {
+  const ProcessResult result =
+      RunLockstepCommand({"verify", "-n", "1", "--cache", "quantized/q8_0+q8_0/w0", "--json"});
+  EXPECT_EQ(result.exit_code, 3) << result.out << result.err;
+  EXPECT_EQ(json::parse(result.out)["outcome"], "inconclusive");
+}
+
+TEST(VerifyTest, TheStoryModelsPlantIsFound) {
+  for (const char* weights : {"f32", "q8_0"}) {
+    const ProcessResult differs =
+        RunLockstepCommand({"verify", "--story", weights, "-n", "4", "--cache", "simple", "--plant",
+                            "flip-k:layer=2,position=3,element=5,step=2"});
+    EXPECT_EQ(differs.exit_code, 1) << differs.err;
+    EXPECT_NE(differs.out.find("step 2, layer 2, K row, position 3"), std::string::npos)
+        << differs.out;
+  }
+}
+
 TEST(VerifyTest, HelpNamesCachesAndPlants) {
   const ProcessResult help = RunLockstepCommand({"verify", "--help"});
   EXPECT_EQ(help.exit_code, 0);

@@ -62,14 +62,18 @@ std::vector<std::byte> GoodImage() { return MakeSyntheticImage(SyntheticPreset(k
 TEST(WrongUseTest, CommandLine) {
   ExpectRefused({}, {"no subcommand", "run", "verify", "doctor", "--help"});
   ExpectRefused({"explode"}, {"'explode'", "--help"});
-  ExpectRefused({"run"}, {"--prompt", "lockstep run --help"});
+  ExpectRefused({"conform"}, {"plugin", "lockstep conform --help"});
+  ExpectRefused({"run", "--synthetic", std::string(kPreset)}, {"--prompt", "empty"});
   ExpectRefused({"run", "--nope"}, {"--nope"});
   ExpectRefused({"doctor", "extra"}, {"extra", "lockstep doctor --help"});
 }
 
 TEST(WrongUseTest, NoModelOrTwo) {
-  ExpectRefused({"run", "--prompt", "x"}, {"--model", "--synthetic"});
+  ExpectRefused({"chat"}, {"--model", "--synthetic"});
   ExpectRefused(SyntheticRun({"--prompt", "x", "--model", "a.gguf"}), {"--model", "--synthetic"});
+  ExpectRefused(SyntheticRun({"--prompt", "x", "--story", "f32"}), {"--story", "--synthetic"});
+  ExpectRefused({"run", "--story", "q4_0"}, {"q4_0", "f32, q8_0"});
+  ExpectRefused({"chat", "--story", "q8_0"}, {"tokenizer.chat_template"});
   ExpectRefused({"run", "--synthetic", "nope", "--prompt", "x"}, {"nope", "smollm-135m"});
 }
 
