@@ -46,9 +46,11 @@ std::string ComparisonJunit(const Comparison& comparison);
 // decided, a notice with the sentence.
 std::string ComparisonAnnotations(const Comparison& comparison);
 
-// Text of a JSON object, with both runs and all samples; and the noise floors in one of an A/A
-// comparison. Throws Error when it is none.
+// Text of a JSON object, with both runs and all samples; the JSON Schema (draft 4) that it
+// follows; and the noise floors in one of an A/A comparison. Throws Error, with the place, when it
+// is none.
 std::string ComparisonJson(const Comparison& comparison, const std::string& command);
+std::string ComparisonSchema();
 std::map<std::string, double> ReadNoiseFloors(const std::string& path);
 
 // One self-contained HTML page: no script, no reference to another resource, the reader's theme.

@@ -10,6 +10,7 @@
 #include "caches/error.h"
 #include "caches/file_io.h"
 #include "caches/temporary_folder.h"
+#include "reports/results/json_schema.h"
 
 namespace lockstep {
 namespace {
@@ -120,6 +121,36 @@ TEST(CompareReportTest, JsonHoldsBothRunsAndNoiseFloorsComeFromEqualBuilds) {
   EXPECT_NEAR(ReadNoiseFloors(path).at("a|<b>, 50%"), 0.02, 1e-6);
   WriteWholeTextFile(path, "[]");
   EXPECT_THROW(ReadNoiseFloors(path), Error);
+}
+
+TEST(CompareReportTest, ItsJsonFollowsItsSchemaAndNoOther) {
+  const std::string schema = ComparisonSchema();
+  BenchRun equal = MadeRun(1, 1);
+  equal.build = "0123";
+  for (const Comparison& comparison : {Made(), Compare(equal, equal, {})}) {
+    const auto finding = internal::CheckSchema(ComparisonJson(comparison, "compare"), schema);
+    EXPECT_FALSE(finding.has_value()) << finding->place << " " << finding->what;
+  }
+  // One edit each, and where it is told.
+  const auto json = nlohmann::json::parse(ComparisonJson(Made(), "compare"));
+  const std::pair<const char*, nlohmann::json> edits[] = {
+      {"/outcome", "fine"},
+      {"/benchmarks/1/verdict", "FASTER"},
+      {"/benchmarks/1/p_value", 1.5},
+      {"/benchmarks/0/counters/0/worse", "yes"},
+      {"/benchmarks/2/rounds", -1},
+      {"/baseline/benchmarks/0/samples/3/value", 0},
+      {"/subject/machine/fingerprint", "?"},
+  };
+  for (const auto& [place, value] : edits) {
+    auto other = json;
+    const nlohmann::json::json_pointer pointer(place);
+    ASSERT_TRUE(other.contains(pointer)) << place;
+    other[pointer] = value;
+    const auto finding = internal::CheckSchema(other.dump(), schema);
+    ASSERT_TRUE(finding.has_value()) << place;
+    EXPECT_EQ("/" + finding->place, place);
+  }
 }
 
 TEST(CompareReportTest, PageNeedsNothingFromElsewhereAndEscapesNames) {

@@ -139,6 +139,9 @@ TEST(BenchCompareTest, SchemaIsPrinted) {
   const ProcessResult result = RunLockstepCommand({"bench", "schema"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(json::parse(result.out)["title"], "lockstep benchmark run");
+  const ProcessResult whole = RunLockstepCommand({"bench", "schema", "--comparison"});
+  EXPECT_EQ(whole.exit_code, 0);
+  EXPECT_EQ(json::parse(whole.out)["title"], "lockstep benchmark comparison");
 }
 
 }  // namespace

@@ -255,10 +255,19 @@ Command BenchCompareCommand() {
 }
 
 Command BenchSchemaCommand() {
-  return {"schema", "Print the JSON Schema of a run's results", {}, [] {
-            fmt::print("{}", RunSchema());
-            return ExitCode::kHolds;
-          }};
+  const auto comparison = std::make_shared<bool>(false);
+  return {
+      "schema",
+      "Print the JSON Schema of a run's results",
+      {{"--comparison", "", "that of what `bench compare --json-file` writes", comparison.get()}},
+      [comparison] {
+        if (*comparison) {
+          fmt::print("{}", ComparisonSchema());
+        } else {
+          fmt::print("{}", RunSchema());
+        }
+        return ExitCode::kHolds;
+      }};
 }
 
 }  // namespace lockstep::cli

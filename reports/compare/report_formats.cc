@@ -8,6 +8,7 @@
 #include "caches/file_io.h"
 #include "reports/compare_report.h"
 #include "reports/markup.h"
+#include "reports/results/json_schema.h"
 
 namespace lockstep {
 namespace {
@@ -141,28 +142,29 @@ std::string ComparisonJson(const Comparison& comparison, const std::string& comm
 }
 
 std::map<std::string, double> ReadNoiseFloors(const std::string& path) {
-  const json parsed = json::parse(ReadWholeTextFile(path), nullptr, false);
+  const std::string text = ReadWholeTextFile(path);
+  const json parsed = json::parse(text, nullptr, false);
   const auto fail = [&](const std::string& what) {
     throw Error({path, what, "write it by `lockstep bench compare --aa A A --json-file FILE`"});
   };
-  try {
-    if (parsed.at("format") != "lockstep-bench-comparison") fail("is no comparison");
-    if (parsed.at("identical") != true) fail("compares two builds that differ");
-    Comparison aa;
-    aa.identical = true;
-    for (const json& c : parsed.at("benchmarks")) {
-      BenchComparison read{.name = c.at("name"), .unit = {}};
-      read.low = c.at("low");
-      read.high = c.at("high");
-      read.rounds = c.at("rounds");
-      if (!(read.low > 0)) continue;  // never measured
-      aa.benchmarks.push_back(std::move(read));
-    }
-    return NoiseFloors(aa);
-  } catch (const json::exception&) {
-    fail("is no comparison of lockstep");
+  if (!parsed.is_object() || parsed.value("format", json()) != "lockstep-bench-comparison") {
+    fail("is no comparison");
   }
-  return {};
+  if (const auto finding = internal::CheckSchema(text, ComparisonSchema())) {
+    fail(fmt::format("is no comparison of this version: '{}' {}", finding->place, finding->what));
+  }
+  if (parsed["identical"] != true) fail("compares two builds that differ");
+  Comparison aa;
+  aa.identical = true;
+  for (const json& c : parsed["benchmarks"]) {
+    BenchComparison read{.name = c["name"], .unit = {}};
+    read.low = c["low"];
+    read.high = c["high"];
+    read.rounds = c["rounds"];
+    if (!(read.low > 0)) continue;  // never measured
+    aa.benchmarks.push_back(std::move(read));
+  }
+  return NoiseFloors(aa);
 }
 
 }  // namespace lockstep
