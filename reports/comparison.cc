@@ -142,10 +142,10 @@ void Judge(double level, BenchComparison* c) {
 }  // namespace
 
 bool SameRegime(const MachineState& a, const MachineState& b, const RegimeTolerance& tolerance) {
-  return Near(a.read_bandwidth_one, b.read_bandwidth_one, tolerance.bandwidth) &&
-         Near(a.read_bandwidth_all, b.read_bandwidth_all, tolerance.bandwidth) &&
-         Near(a.barrier_seconds, b.barrier_seconds, tolerance.barrier) &&
-         Close(a.others, b.others, tolerance.load) && Close(a.steal, b.steal, tolerance.load);
+  return Near(a.read_bandwidth_one, b.read_bandwidth_one, tolerance.read_bandwidth_one) &&
+         Near(a.read_bandwidth_all, b.read_bandwidth_all, tolerance.read_bandwidth_all) &&
+         Near(a.barrier_seconds, b.barrier_seconds, tolerance.barrier_seconds) &&
+         Close(a.others, b.others, tolerance.others) && Close(a.steal, b.steal, tolerance.steal);
 }
 
 std::string_view BenchVerdictName(BenchVerdict verdict) {

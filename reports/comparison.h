@@ -19,11 +19,15 @@
 
 namespace lockstep {
 
-// Within which two states count as one regime. Values that one of them lacks do not count.
+// Within which two states count as one regime. Values that one of them lacks do not count. Of
+// samples in rounds this is the least: where the two samples of one side of a round lie further
+// apart as a rule, the machine is so restless, and what it does as a rule is no change.
 struct RegimeTolerance {
-  double bandwidth = 1.25;  // the larger over the smaller
-  double barrier = 1.6;
-  double load = 0.2;  // difference of shares: other processes, steal
+  double read_bandwidth_one = 1.25;  // the larger over the smaller
+  double read_bandwidth_all = 1.25;
+  double barrier_seconds = 1.6;
+  double others = 0.2;  // difference of shares
+  double steal = 0.2;
 };
 bool SameRegime(const MachineState& a, const MachineState& b, const RegimeTolerance& tolerance);
 

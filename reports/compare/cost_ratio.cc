@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "caches/check.h"
 #include "reports/statistics.h"
@@ -69,6 +71,49 @@ double MedianOf(std::vector<double>* values) {
   return (*middle + *std::max_element(values->begin(), middle)) / 2;
 }
 
+// A standard deviation, from how far pairs of values lie apart: 1.4826 times the median absolute
+// deviation (Hampel, "The Influence Curve and its Role in Robust Estimation", 1974), which few
+// outliers do not move; the difference of two has twice the variance of one.
+double DeviationOf(std::vector<double> apart) {
+  if (apart.empty()) return 0;
+  return 1.4826 * MedianOf(&apart) / std::sqrt(2.0);
+}
+
+// By so much what stands beside a sample differs on this machine without a change of regime: of
+// four normal values, a round's, the range is within 4.4 standard deviations in 99 of 100 cases
+// (the studentized range). The deviation is that of the two samples of one side, so that states
+// which differ between the sides stay apart however often they do.
+RegimeTolerance UsualTolerance(const std::vector<BothSides>& rounds, RegimeTolerance tolerance) {
+  constexpr double kRange = 4.4;
+  using Value = std::optional<double> MachineState::*;
+  const auto range_of = [&](Value value, auto distance) {
+    std::vector<double> apart;
+    for (const BothSides& round : rounds) {
+      for (const auto* side : {&round.baseline, &round.subject}) {
+        if (side->size() != 2) continue;
+        const auto &a = (*side)[0]->state.*value, &b = (*side)[1]->state.*value;
+        if (a && b) apart.push_back(distance(*a, *b));
+      }
+    }
+    return kRange * DeviationOf(std::move(apart));
+  };
+  using Factor = std::pair<Value, double RegimeTolerance::*>;
+  for (const auto& [value, factor] :
+       {Factor{&MachineState::read_bandwidth_one, &RegimeTolerance::read_bandwidth_one},
+        Factor{&MachineState::read_bandwidth_all, &RegimeTolerance::read_bandwidth_all},
+        Factor{&MachineState::barrier_seconds, &RegimeTolerance::barrier_seconds}}) {
+    const double usual =
+        range_of(value, [](double a, double b) { return std::abs(std::log(a / b)); });
+    tolerance.*factor = std::max(tolerance.*factor, std::exp(usual));
+  }
+  for (const auto& [value, difference] : {Factor{&MachineState::others, &RegimeTolerance::others},
+                                          Factor{&MachineState::steal, &RegimeTolerance::steal}}) {
+    const double usual = range_of(value, [](double a, double b) { return std::abs(a - b); });
+    tolerance.*difference = std::max(tolerance.*difference, usual);
+  }
+  return tolerance;
+}
+
 double MeanOfLogs(const std::vector<double>& values) {
   double sum = 0;
   for (double value : values) sum += std::log(value);
@@ -84,18 +129,17 @@ CostRatio WithInterval(double log_ratio, double confidence, int32_t resamples,
           .high = Quantile(drawn, (1 + confidence) / 2)};
 }
 
-// Of one round's ratio, from how far the two samples of a side lie apart: 1.4826 times the median
-// absolute deviation estimates a standard deviation (Hampel, "The Influence Curve and its Role in
-// Robust Estimation", 1974); a ratio of means of two has half the variance of the difference.
+// Of one round's ratio, from how far the two samples of a side lie apart: a ratio of means of two
+// has the variance of one sample.
 double NoiseOf(const std::vector<SampleBlock>& blocks) {
   std::vector<double> apart;
   for (const SampleBlock& block : blocks) {
     for (const std::vector<double>* side : {&block.baseline, &block.subject}) {
       if (side->size() != 2) continue;
-      apart.push_back(std::abs(std::log((*side)[0] / (*side)[1])) / std::sqrt(2.0));
+      apart.push_back(std::abs(std::log((*side)[0] / (*side)[1])));
     }
   }
-  return apart.empty() ? 0 : 1.4826 * MedianOf(&apart);
+  return DeviationOf(std::move(apart));
 }
 
 CostRatio EstimatePaired(const std::vector<SampleBlock>& blocks, double confidence,
@@ -155,10 +199,11 @@ ComparableSamples SelectSamples(const BenchResult& baseline, const BenchResult& 
   } else {
     groups = GroupsOf(baseline, subject, regimes);
   }
+  const RegimeTolerance usual = selected.paired ? UsualTolerance(groups, regimes) : regimes;
   for (const BothSides& group : groups) {
     const size_t least = selected.paired ? 1 : kRegimeSamplesMin;
     if (group.baseline.size() < least || group.subject.size() < least) continue;
-    if (selected.paired && !OneRegime(group.all(), regimes)) {
+    if (selected.paired && !OneRegime(group.all(), usual)) {
       ++selected.rounds_left;
       continue;
     }

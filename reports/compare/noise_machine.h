@@ -17,6 +17,7 @@ struct NoiseOptions {
   double interrupted = 0.05;    // share of measurements that take up to three times as long
   double regime_change = 0.02;  // probability between neighbours
   double slow_regime = 1.8;     // factor; the state beside a sample shows it
+  double state = 0.02;          // standard deviation of what is stated, relative
 };
 
 class NoiseMachine {
@@ -31,10 +32,10 @@ class NoiseMachine {
     double factor = std::exp(level_ + options_.own * Normal());
     if (slow_) factor *= options_.slow_regime;
     if (Uniform() < options_.interrupted) factor *= 1 + 2 * Uniform();
-    const double bandwidth = (slow_ ? 2.2e10 : 4e10) * (1 + 0.02 * Normal());
+    const auto stated = [&](double value) { return value * std::exp(options_.state * Normal()); };
     return {.value = seconds * factor,
-            .state = {.read_bandwidth_one = bandwidth,
-                      .barrier_seconds = slow_ ? 6e-7 : 3e-7,
+            .state = {.read_bandwidth_one = stated(slow_ ? 2.2e10 : 4e10),
+                      .barrier_seconds = stated(slow_ ? 6e-7 : 3e-7),
                       .others = 0.02 * Uniform()}};
   }
 
