@@ -102,7 +102,7 @@ TEST(CompareSessionTest, ARegressionOfTenPercentIsFoundNineteenTimesOfTwenty) {
 // A machine on which nothing is steady, neither the times nor what is stated beside them: to leave
 // out each round in which it moved would be to leave out nearly all.
 TEST(CompareSessionTest, OnARestlessMachineRoundsStillCount) {
-  const internal::NoiseOptions restless = {.own = 0.05, .state = 0.15};
+  const internal::NoiseOptions restless = {.own = 0.05, .state = 0.15, .state_outliers = 0.1};
   constexpr int kSessions = 200;
   int alarms = 0, found = 0;
   int64_t rounds = 0, left = 0;

@@ -18,6 +18,7 @@ struct NoiseOptions {
   double regime_change = 0.02;  // probability between neighbours
   double slow_regime = 1.8;     // factor; the state beside a sample shows it
   double state = 0.02;          // standard deviation of what is stated, relative
+  double state_outliers = 0;    // share of stated barrier latencies that are up to ten times larger
 };
 
 class NoiseMachine {
@@ -33,9 +34,10 @@ class NoiseMachine {
     if (slow_) factor *= options_.slow_regime;
     if (Uniform() < options_.interrupted) factor *= 1 + 2 * Uniform();
     const auto stated = [&](double value) { return value * std::exp(options_.state * Normal()); };
+    const double jump = Uniform() < options_.state_outliers ? 1 + 9 * Uniform() : 1;
     return {.value = seconds * factor,
             .state = {.read_bandwidth_one = stated(slow_ ? 2.2e10 : 4e10),
-                      .barrier_seconds = stated(slow_ ? 6e-7 : 3e-7),
+                      .barrier_seconds = jump * stated(slow_ ? 6e-7 : 3e-7),
                       .others = 0.02 * Uniform()}};
   }
 
