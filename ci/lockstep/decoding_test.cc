@@ -1,4 +1,5 @@
 // `lockstep run` with draws, penalties, stops and adapters, as a user calls it.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,6 +56,28 @@ TEST(DecodingTest, ARunNamesTheCommandThatRepeatsIt) {
   EXPECT_THAT(result.err,
               HasSubstr("repeat: lockstep run --synthetic tiny-gqa-9x3-q8_0 --seed 1 --temperature "
                         "0.8 --sample-seed 3 --stop 'a b' --prompt 'Once upon a time' -n 16"));
+}
+
+TEST(DecodingTest, WhatMakesARunIsInTheCommandThatRepeatsIt) {
+  const TemporaryFolder folder;
+  const std::string draft = folder.File("draft.gguf");
+  ASSERT_EQ(
+      RunLockstepCommand({"synth", "--preset", "tiny-gqa-9x3-q8_0", "--out", draft}).exit_code, 0);
+  const std::vector<std::string> kinds[] = {
+      {"--cache", "paged/4", "--context", "24", "--context-shift", "2", "--isa", "scalar",
+       "--threads", "3", "--watch"},
+      {"--cache", "hybrid/2", "--device", "host-executor", "--gpu-layers", "2", "--threads", "1",
+       "--no-digest"},
+      {"--draft-lookup", "2", "--draft-tokens", "3", "--threads", "2", "--watch-full", "5"},
+      {"--draft", draft, "--threads", "2"},
+  };
+  for (const auto& flags : kinds) {
+    const ProcessResult result = RunTiny(flags);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("repeat: lockstep run --synthetic tiny-gqa-9x3-q8_0 --seed 1 "
+                                      "--prompt 'Once upon a time' -n 16 " +
+                                      fmt::format("{}\n", fmt::join(flags, " "))));
+  }
 }
 
 TEST(DecodingTest, ForbiddenAndPenalisedTokensStayAway) {

@@ -278,13 +278,7 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
     fmt::print(stderr, "context: shifted {} times, {} positions deleted\n", report.generated.shifts,
                report.generated.deleted);
   }
-  std::string context;
-  if (options.context > 0) context += fmt::format(" --context {}", options.context);
-  if (options.shifts()) context += fmt::format(" --context-shift {}", options.context_shift);
-  fmt::print(stderr, "repeat: lockstep run {}{}{} --prompt {} -n {}{}\n",
-             options.source.CommandLine(), options.adapters.CommandLine(),
-             options.decoding.CommandLine(), ShellWord(options.prompt), options.max_new_tokens,
-             context);
+  fmt::print(stderr, "repeat: {}\n", options.CommandLine());
   for (size_t i = 0; i < report.generated.log_probabilities.size(); ++i) {
     const TokenLogProbability& token = report.generated.log_probabilities[i];
     fmt::print(stderr, "token {} {:.6f}", report.generated.tokens[i], token.chosen);

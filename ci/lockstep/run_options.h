@@ -33,6 +33,9 @@ struct RunOptions {
   bool no_digest = false;
   bool json = false;
 
+  // `lockstep run` with what is not its default.
+  std::string CommandLine() const;
+
   bool watches() const { return watch || watch_full > 0; }
   bool shifts() const { return context_shift >= 0; }
 
