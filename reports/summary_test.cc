@@ -149,6 +149,7 @@ TEST(ReportPartTest, AHistoryShowsItsSeriesAndWhereItGotSlower) {
 
 TEST(ReportPartTest, AScriptIsRunAgainAndDrawn) {
   const ReportPart part = PartOf(
+      "# What it shows.\n\n  # Who saw it.\n"
       "cache paged/4 layers=1 heads=1 dim=2 max=9\nupdate at=0..5 rows=1\nrollback to=3\n"
       "reserve at=3\nwrite rows=2\ncommit at=3\n");
   EXPECT_EQ(part.verdict, ReportVerdict::kHolds) << part.sentence;

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "caches/error.h"
 #include "caches/file_io.h"
 #include "reports/summary.h"
@@ -56,12 +59,21 @@ constexpr Kind kKinds[] = {
      internal::FaultsPart},
 };
 
+// A cache script begins with its cache, behind comments and empty lines.
+bool IsScript(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1);
+    std::string_view line = text.substr(0, end + 1);
+    text.remove_prefix(end + 1);
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r\n"), line.size()));
+    if (!line.empty() && line[0] != '#') return line.starts_with("cache ");
+  }
+  return false;
+}
+
 ReportPart Read(const std::string& text, const std::string& path) {
   if (text.starts_with("SQLite format 3")) return internal::HistoryPart(path);
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != text.npos && text.compare(first, 6, "cache ") == 0) {
-    return internal::ScriptPart(text, path);
-  }
+  if (IsScript(text)) return internal::ScriptPart(text, path);
   const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   for (const Kind& kind : kKinds) {
     if (kind.is(parsed)) return kind.read(parsed);
