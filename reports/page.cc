@@ -35,4 +35,10 @@ std::string Page(const PageParts& parts) {
       parts.title, kBaseStyle, parts.style, parts.body);
 }
 
+std::string WideRegion(std::string_view label, std::string_view body) {
+  return fmt::format(
+      "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\n{}</div>\n", label,
+      body);
+}
+
 }  // namespace lockstep

@@ -18,6 +18,10 @@ struct PageParts {
 };
 std::string Page(const PageParts& parts);
 
+// What may be wider than a window and is scrolled by itself, then by the keyboard too: tables,
+// pictures. `label`, escaped, says what it is to those who do not see it.
+std::string WideRegion(std::string_view label, std::string_view body);
+
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_REPORTS_PAGE_H_

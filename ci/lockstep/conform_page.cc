@@ -81,8 +81,8 @@ std::string Finding(const ClauseResult& r, const ConformText& text) {
   std::string html = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n", IdOf(r.clause),
                                  Escaped(r.clause), Escaped(r.what));
   if (!r.script.ops.empty()) {
-    html += fmt::format("<pre>{}</pre>\n<p class=\"quiet\">{}</p>\n", Escaped(ScriptText(r.script)),
-                        Escaped(text.replay));
+    html += fmt::format("<pre tabindex=\"0\">{}</pre>\n<p class=\"quiet\">{}</p>\n",
+                        Escaped(ScriptText(r.script)), Escaped(text.replay));
   }
   return html + "</section>\n";
 }
@@ -137,13 +137,13 @@ std::string ConformJson(const ConformResult& result, const ConformText& text) {
 
 std::string ConformHtml(const ConformResult& result, const ConformText& text) {
   const std::string sentence = ConformSentence(result);
-  std::string html = fmt::format(
-      "<h1>Conformance of {}</h1>\n<p>{}</p>\n<p class=\"quiet\">{}</p>\n"
-      "<div class=\"wide\">\n<table>\n"
-      "<tr><th>clause</th><th>level</th><th>verdict</th><th>what holds</th></tr>\n",
-      Escaped(text.plugin), sentence, Escaped(text.repeat));
-  for (const ClauseResult& r : result.clauses) html += Row(r);
-  html += "</table>\n</div>\n";
+  std::string html =
+      fmt::format("<h1>Conformance of {}</h1>\n<p>{}</p>\n<p class=\"quiet\">{}</p>\n",
+                  Escaped(text.plugin), sentence, Escaped(text.repeat));
+  std::string table =
+      "<table>\n<tr><th>clause</th><th>level</th><th>verdict</th><th>what holds</th></tr>\n";
+  for (const ClauseResult& r : result.clauses) table += Row(r);
+  html += WideRegion("Clauses", table + "</table>\n");
   for (const ClauseResult& r : result.clauses) {
     if (r.verdict == Verdict::kFail) html += Finding(r, text);
   }

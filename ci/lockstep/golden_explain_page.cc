@@ -134,7 +134,7 @@ std::string StageMap(const Explanation& e, int32_t step) {
                        : mark.changed ? "✗"
                                       : "✓");
   };
-  std::string html = "<div class=\"wide\">\n<table class=\"map\">\n<tr><th></th>";
+  std::string html = "<table class=\"map\">\n<tr><th></th>";
   for (const std::string& stage : stages) html += fmt::format("<th>{}</th>", Escaped(stage));
   html += "</tr>\n";
   for (int32_t layer : layers) {
@@ -149,7 +149,7 @@ std::string StageMap(const Explanation& e, int32_t step) {
     if (mark.step == step && mark.layer < 0)
       html += fmt::format("<th>{}</th>{}", mark.stage, cell(mark));
   }
-  return html + "</tr>\n</table>\n</div>\n";
+  return WideRegion("Stages by layer", html + "</tr>\n</table>\n");
 }
 
 // Every step, by layer: the first stage there that differs.
@@ -158,7 +158,7 @@ std::string StepMap(const Explanation& e) {
   for (const StageMark& mark : e.marks) {
     if (mark.layer >= 0) layers.insert(mark.layer);
   }
-  std::string html = "<div class=\"wide\">\n<table class=\"map\">\n<tr><th>step</th><th></th>";
+  std::string html = "<table class=\"map\">\n<tr><th>step</th><th></th>";
   for (int32_t layer : layers) html += fmt::format("<th>{}</th>", LayerName(layer));
   html += "<th>logits</th></tr>\n";
   for (int32_t step = 0; step < e.steps; ++step) {
@@ -177,16 +177,13 @@ std::string StepMap(const Explanation& e) {
     }
     html += "</tr>\n";
   }
-  return html + "</table>\n</div>\n";
+  return WideRegion("First stages that differ", html + "</table>\n");
 }
 
 std::string ElementTable(const Explanation& e) {
   const bool about = e.old_side == OldSide::kApproximate;
   std::string html = fmt::format(
-      "<p>{} of {} elements in {} rows differ.{}</p>\n<div class=\"wide\">\n<table>\n"
-      "<tr><th>position</th><th>element</th><th>{}</th><th>now</th><th>ulps</th></tr>\n",
-      e.values.differing, e.values.elements, e.values.rows.size(),
-      about ? " The values that should be there are approximate." : "",
+      "<table>\n<tr><th>position</th><th>element</th><th>{}</th><th>now</th><th>ulps</th></tr>\n",
       about ? "should be, about" : "in the golden");
   for (size_t i = 0; i < std::min(kElementsShown, e.elements.size()); ++i) {
     const ElementPair& pair = e.elements[i];
@@ -195,7 +192,10 @@ std::string ElementTable(const Explanation& e) {
                         pair.position, pair.element, ElementText(pair.before),
                         ElementText(pair.now), ulps ? fmt::format("{}", *ulps) : "NaN");
   }
-  return html + "</table>\n</div>\n";
+  return fmt::format("<p>{} of {} elements in {} rows differ.{}</p>\n{}", e.values.differing,
+                     e.values.elements, e.values.rows.size(),
+                     about ? " The values that should be there are approximate." : "",
+                     WideRegion("Elements that differ", html + "</table>\n"));
 }
 
 std::string Histogram(const UlpHistogram& ulps) {
@@ -212,7 +212,7 @@ std::string Histogram(const UlpHistogram& ulps) {
     if (ulps.counts[bucket] > 0) html += row(UlpHistogram::BucketName(bucket), ulps.counts[bucket]);
   }
   if (ulps.nan > 0) html += row("NaN", ulps.nan);
-  return html + "</table>\n";
+  return WideRegion("Elements by how far they are apart", html + "</table>\n");
 }
 
 std::string OldSideHtml(const Explanation& e) {
@@ -229,14 +229,14 @@ std::string OldSideHtml(const Explanation& e) {
 std::string Downstream(const Explanation& e) {
   if (e.downstream.empty()) return "<p>No top-5 token changes at any step.</p>\n";
   std::string html =
-      "<div class=\"wide\">\n<table>\n<tr><th>step</th><th>sequence</th>"
+      "<table>\n<tr><th>step</th><th>sequence</th>"
       "<th>top 5 in the golden</th><th>now</th><th></th></tr>\n";
   for (const TopChange& top : e.downstream) {
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
                         top.step, top.sequence, Escaped(top.before), Escaped(top.now),
                         top.argmax ? "✗ another likeliest token" : "");
   }
-  return html + "</table>\n</div>\n";
+  return WideRegion("Likeliest tokens", html + "</table>\n");
 }
 
 std::string Section(const Explanation& e) {

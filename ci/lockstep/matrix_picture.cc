@@ -200,8 +200,10 @@ std::string MatrixHtml(const MatrixResult& result, const PictureText& text) {
       "  body {{ margin: 0; background: #fbfbfa; }}\n"
       "  @media (prefers-color-scheme: dark) {{ body {{ background: #15181b; }} }}\n"
       "  main {{ overflow-x: auto; max-width: {}px; margin: 0 auto; }}\n"
-      "</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
-      Escaped(text.title), Escaped(result.verdict), kWidth, MatrixSvg(result, text));
+      "</style>\n</head>\n<body>\n<main tabindex=\"0\" "
+      "aria-label=\"{}\">\n{}</main>\n</body>\n</html>\n",
+      Escaped(text.title), Escaped(result.verdict), kWidth, Escaped(text.title),
+      MatrixSvg(result, text));
 }
 
 }  // namespace lockstep::cli

@@ -63,11 +63,7 @@ Look LookOf(ReportVerdict verdict) {
 }
 
 std::string TableHtml(const ReportPart& part) {
-  std::string html = fmt::format(
-      "<details{}>\n<summary>Table, {} rows</summary>\n<div class=\"wide\" tabindex=\"0\" "
-      "role=\"region\" "
-      "aria-label=\"{}\">\n<table>\n<thead><tr>",
-      part.table.rows.size() <= 12 ? " open" : "", part.table.rows.size(), Escaped(part.title));
+  std::string html = "<table>\n<thead><tr>";
   for (const std::string& name : part.table.header) {
     html += fmt::format("<th scope=\"col\">{}</th>", Escaped(name));
   }
@@ -77,15 +73,17 @@ std::string TableHtml(const ReportPart& part) {
     for (const std::string& cell : row) html += fmt::format("<td>{}</td>", Escaped(cell));
     html += "</tr>\n";
   }
-  return html + "</tbody>\n</table>\n</div>\n</details>\n";
+  return fmt::format("<details{}>\n<summary>Table, {} rows</summary>\n{}</details>\n",
+                     part.table.rows.size() <= 12 ? " open" : "", part.table.rows.size(),
+                     WideRegion(Escaped(part.title), html + "</tbody>\n</table>\n"));
 }
 
 std::string PictureHtml(const ReportPicture& picture) {
   return fmt::format(
-      "<figure>\n<figcaption>{0}</figcaption>\n<div class=\"wide\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"{0}\">{1}</div>\n<details>\n<summary>In words</summary>\n<pre>{2}</pre>\n"
-      "</details>\n</figure>\n",
-      Escaped(picture.caption), picture.svg, Escaped(picture.text));
+      "<figure>\n<figcaption>{0}</figcaption>\n{1}<details>\n<summary>In words</summary>\n"
+      "<pre>{2}</pre>\n</details>\n</figure>\n",
+      Escaped(picture.caption), WideRegion(Escaped(picture.caption), picture.svg),
+      Escaped(picture.text));
 }
 
 std::string SectionHtml(const ReportPart& part, size_t number) {
