@@ -34,7 +34,9 @@ struct DeviceCheckPart {
   std::vector<DeviceCheckRow> (*run)(const DeviceCheckInput& input);  // at least one row
 };
 
-// device_check_models.cc: a model of the geometry of SmolLM-135M, one of Llama 3.2 1B's.
+// device_check_models.cc: the small synthetic models, one of the geometry of SmolLM-135M, one of
+// Llama 3.2 1B's.
+std::vector<DeviceCheckRow> CheckPresetParity(const DeviceCheckInput& input);
 std::vector<DeviceCheckRow> CheckSmallParity(const DeviceCheckInput& input);
 std::vector<DeviceCheckRow> MeasureSmallSpeed(const DeviceCheckInput& input);
 std::vector<DeviceCheckRow> CheckLargeParity(const DeviceCheckInput& input);

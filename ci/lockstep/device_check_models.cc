@@ -53,11 +53,11 @@ SyntheticSpec Simulated(SyntheticSpec spec) {
   return spec;
 }
 
-// Of Q8_0 weights and of the memory beside them, about: a tied head lies there twice.
+// Of Q8_0 weights and of the memory beside them, about.
 int64_t DeviceBytes(const SyntheticSpec& spec) {
   const int64_t heads = int64_t{spec.num_heads + spec.num_kv_heads} * spec.head_dim;
   const int64_t layer = int64_t{spec.dim} * (2 * heads + 3 * int64_t{spec.ffn_dim});
-  const int64_t ends = 2 * int64_t{spec.vocab_size} * spec.dim;
+  const int64_t ends = int64_t{spec.vocab_size} * spec.dim;  // of a tied head
   return (layer * spec.num_layers + ends) / 32 * 34 + (int64_t{512} << 20);
 }
 
@@ -170,6 +170,34 @@ std::vector<DeviceCheckRow> Parity(const DeviceCheckInput& input, bool large) {
   return rows;
 }
 
+// Every small synthetic model: all weight types, all families.
+std::vector<DeviceCheckRow> PresetParity(const DeviceCheckInput& input) {
+  constexpr int32_t kPrompt = 9, kDecoded = 2;
+  std::vector<DeviceCheckRow> rows;
+  int32_t equal = 0;
+  for (const SyntheticSpec& spec : SyntheticPresets()) {
+    if (spec.num_layers > 8) continue;  // the one that people run has parts of its own
+    const auto model = Model::Load(MakeSyntheticModel(spec, 1));
+    std::string found;
+    try {
+      Side device(model, "cuda", input.device, kPrompt + kDecoded + 8);
+      Side host(model, "quantized/f16+f16/w0", nullptr, kPrompt + kDecoded + 8);
+      found = FirstDifference(&device, &host, kPrompt, kDecoded);
+    } catch (const UnsupportedOnDevice&) {
+      continue;
+    }
+    equal += found.empty() ? 1 : 0;
+    if (found.empty()) continue;
+    rows.push_back({.part = "parity-presets",
+                    .verdict = "FAILED",
+                    .what = fmt::format("{}, cuda: {}", spec.name, found)});
+  }
+  rows.push_back({.part = "parity-presets",
+                  .verdict = equal > 0 ? "ok" : "FAILED",
+                  .what = fmt::format("{} small models, cuda: the host's bits", equal)});
+  return rows;
+}
+
 // The least seconds of some attempts, the first not among them.
 template <typename Attempt>
 double LeastSeconds(TimedDevice& device, int32_t attempts, bool* device_clock,
@@ -253,6 +281,9 @@ std::vector<DeviceCheckRow> Speeds(const DeviceCheckInput& input, bool large) {
 
 std::vector<DeviceCheckRow> CheckSmallParity(const DeviceCheckInput& input) {
   return Parity(input, false);
+}
+std::vector<DeviceCheckRow> CheckPresetParity(const DeviceCheckInput& input) {
+  return PresetParity(input);
 }
 std::vector<DeviceCheckRow> MeasureSmallSpeed(const DeviceCheckInput& input) {
   return Speeds(input, false);

@@ -39,6 +39,7 @@ const std::vector<DeviceCheckPart>& DeviceCheckParts() {
   static const std::vector<DeviceCheckPart> parts = {
       {"device", Describe},
       {"limits", Limits},
+      {"parity-presets", CheckPresetParity},
       {"parity-135m", CheckSmallParity},
       {"speed-135m", MeasureSmallSpeed},
       {"parity-1b", CheckLargeParity},

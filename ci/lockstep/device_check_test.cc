@@ -19,13 +19,13 @@ TEST(DeviceCheckTest, SimulatedItRunsEveryPart) {
   const ProcessResult result =
       RunLockstepCommand({"device-check", "--simulate", "--rows", rows, "--json-file", file});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("device-check, simulated: 17 rows, 0 failed, 0 skipped"));
+  EXPECT_THAT(result.out, HasSubstr("device-check, simulated: 18 rows, 0 failed, 0 skipped"));
   const auto object = nlohmann::json::parse(std::ifstream(file));
   EXPECT_EQ(object["simulated"], true);
   std::set<std::string> parts;
   for (const auto& row : object["rows"]) parts.insert(row["part"]);
   EXPECT_THAT(parts, testing::ElementsAre("device", "limits", "parity-135m", "parity-1b",
-                                          "speed-135m", "speed-1b", "tests"));
+                                          "parity-presets", "speed-135m", "speed-1b", "tests"));
   EXPECT_GT(object["rows"][2]["value"], 0.0);
   for (const auto& row : object["rows"]) {
     if (row.contains("unit")) {

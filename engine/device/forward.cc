@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "caches/check.h"
@@ -21,35 +19,6 @@ int32_t RoundedPositions(int32_t positions) {
   int32_t rounded = 256;
   while (rounded < positions) rounded *= 2;
   return rounded;
-}
-
-// Weights that the kernels do not take, by the tensor's name.
-void CheckType(const std::string& tensor, GgmlType type) {
-  if (HasWeightType(type)) return;
-  throw UnsupportedOnDevice(
-      {.where = fmt::format("device: tensor '{}'", tensor),
-       .what = fmt::format("there are no device kernels for type {}", TraitsOf(type)->name),
-       .remedy = "run the model on the host, or convert it to F32, F16, BF16, Q8_0 or Q4_0"});
-}
-
-void CheckTypes(const Model& model, int32_t layers) {
-  if (layers == model.config().num_layers) {
-    CheckType("token_embd.weight", model.token_embedding().type);
-    CheckType("output.weight", model.output().type());
-  }
-  for (int32_t layer = 0; layer < layers; ++layer) {
-    const LayerWeights& w = model.layers()[static_cast<size_t>(layer)];
-    using Named = std::pair<const char*, const PackedMatrix*>;
-    for (const auto& [name, matrix] : std::initializer_list<Named>{{"attn_q", &w.wq},
-                                                                   {"attn_k", &w.wk},
-                                                                   {"attn_v", &w.wv},
-                                                                   {"attn_output", &w.wo},
-                                                                   {"ffn_gate", &w.w_gate},
-                                                                   {"ffn_up", &w.w_up},
-                                                                   {"ffn_down", &w.w_down}}) {
-      CheckType(fmt::format("blk.{}.{}.weight", layer, name), matrix->type());
-    }
-  }
 }
 
 // What the host computes and no kernel here does.
@@ -79,7 +48,6 @@ void CheckModel(const Model& model, int32_t layers) {
                     config.head_dim, kHeadDimMax));
   }
   CheckFunction(model);
-  CheckTypes(model, layers);
 }
 
 }  // namespace
@@ -234,7 +202,7 @@ void DeviceForward::Begin(std::span<const StepPiece> pieces) {
 }
 
 void DeviceForward::EmbedRows() {
-  Embed(*stream_, weights_.ends->embedding, tokens_.part(0, n_), n_, config_.embedding_scale,
+  Embed(*stream_, weights_.ends->embedding(), tokens_.part(0, n_), n_, config_.embedding_scale,
         residual_.part(0, int64_t{n_} * config_.dim));
   Trace(-1, Stage::kEmbedding, residual_, config_.dim);
 }

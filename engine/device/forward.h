@@ -28,7 +28,7 @@ class DeviceForward {
  public:
   // Layers [0, layers) of the model on the device, layers in [1, num_layers]. Throws
   // std::invalid_argument for a model whose heads the kernels do not take, UnsupportedOnDevice for
-  // weights of a type that they do not (HasWeightType), std::bad_alloc.
+  // a function that they do not compute, std::bad_alloc.
   DeviceForward(std::shared_ptr<const Model> model, std::shared_ptr<Device> device, int32_t layers);
   ~DeviceForward();
 

@@ -17,14 +17,12 @@ namespace {
 using ::testing::Combine;
 using ::testing::ValuesIn;
 
-// The small presets whose weights and function the kernels take.
+// The small presets whose function the kernels compute.
 std::vector<std::string> DevicePresets() {
   std::vector<std::string> names;
   for (const std::string& name : SmallPresets()) {
     const SyntheticSpec& spec = SyntheticPreset(name);
-    const GgmlType wide = spec.wide_type.value_or(spec.weight_type);
-    if (device::HasWeightType(spec.weight_type) && device::HasWeightType(wide) &&
-        (spec.window == 0 || spec.window >= spec.context_length) && spec.logit_cap == 0 &&
+    if ((spec.window == 0 || spec.window >= spec.context_length) && spec.logit_cap == 0 &&
         spec.experts == 0) {
       names.push_back(name);
     }
@@ -125,28 +123,6 @@ std::string Refusal(const SyntheticSpec& spec, int32_t layers) {
     return error.what();
   }
   return "accepted";
-}
-
-// By the first tensor that is needed there, and by no other.
-TEST(DeviceOptionsTest, RefusesWeightsWithoutKernelsByTensorAndType) {
-  SyntheticSpec spec = SyntheticPreset("tiny-untied-4x2-q4_k+q6_k");
-  constexpr const char* kRemedy =
-      " (run the model on the host, or convert it to F32, F16, BF16, Q8_0 or Q4_0)";
-  EXPECT_EQ(Refusal(spec, 3),
-            std::string("device: tensor 'token_embd.weight': there are no device kernels for type "
-                        "q6_k") +
-                kRemedy);
-  EXPECT_EQ(Refusal(spec, 1),
-            std::string("device: tensor 'blk.0.attn_q.weight': there are no device kernels for "
-                        "type q4_k") +
-                kRemedy);
-  spec.weight_type = GgmlType::kQ8_0;
-  EXPECT_EQ(Refusal(spec, 1),
-            std::string("device: tensor 'blk.0.attn_v.weight': there are no device kernels for "
-                        "type q6_k") +
-                kRemedy);
-  spec.wide_type = GgmlType::kF16;
-  EXPECT_EQ(Refusal(spec, 3), "accepted");
 }
 
 TEST(DeviceOptionsTest, RefusesFunctionsWithoutKernelsByName) {

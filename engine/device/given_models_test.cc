@@ -14,11 +14,15 @@ namespace lockstep::testing {
 namespace {
 
 // Below the folder of models: every one that a device runs.
-constexpr std::array<std::string_view, 11> kFiles = {
+constexpr std::array<std::string_view, 15> kFiles = {
     "ollama_llama-2-tiny-random.gguf",
     "quant/stories260K-pad256-bf16.gguf",
     "quant/stories260K-pad256-f16.gguf",
     "quant/stories260K-pad256-f32.gguf",
+    "quant/stories260K-pad256-q4_0.gguf",
+    "quant/stories260K-pad256-q4_k_m.gguf",
+    "quant/stories260K-pad256-q5_0.gguf",
+    "quant/stories260K-pad256-q6_k.gguf",
     "quant/stories260K-pad256-q8_0.gguf",
     "stories260K-f16.gguf",
     "stories260K-f32-untied.gguf",

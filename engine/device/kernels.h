@@ -31,11 +31,6 @@ inline int64_t QuantizedBytes(int64_t rows, int32_t cols) {
   return rows * (cols / 32) * kActivationBytes;
 }
 
-// Whether there are kernels for weights of this type: F32, F16, BF16, Q8_0, Q4_0.
-constexpr bool HasWeightType(GgmlType type) {
-  return !IsQuantized(type) || type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0;
-}
-
 // A PackedMatrix on the device.
 struct DeviceMatrix {
   GgmlType type = GgmlType::kF32;
@@ -46,18 +41,10 @@ struct DeviceMatrix {
   bool quantized() const { return IsQuantized(type); }
 };
 
-// token_embd as GGUF stores it, not packed.
-struct DeviceEmbedding {
-  GgmlType type = GgmlType::kF32;
-  int32_t rows = 0;  // the vocabulary
-  int32_t cols = 0;
-  Global<const uint8_t> bytes;
-};
-
 // out[i] = row tokens[i] of the table, decoded, times `scale`.
 // tokens [n], each in [0, table.rows); out [n, table.cols].
-void Embed(DeviceStream& stream, const DeviceEmbedding& table, Global<const int32_t> tokens,
-           int32_t n, float scale, Global<float> out);
+void Embed(DeviceStream& stream, const DeviceMatrix& table, Global<const int32_t> tokens, int32_t n,
+           float scale, Global<float> out);
 
 struct RmsNormArgs {
   Global<const float> x;       // [rows, n]

@@ -40,18 +40,12 @@ inline Global<uint8_t> BlocksOf(Global<uint8_t> blocks, int64_t rows, int64_t co
 
 inline WeightType WeightTypeOf(GgmlType type) {
   switch (type) {
-    case GgmlType::kF32:
-      return WeightType::kF32;
-    case GgmlType::kF16:
-      return WeightType::kF16;
-    case GgmlType::kBF16:
-      return WeightType::kBF16;
-    case GgmlType::kQ8_0:
-      return WeightType::kQ8_0;
-    case GgmlType::kQ4_0:
-      return WeightType::kQ4_0;
-    default:
-      break;
+#define LOCKSTEP_SAME(name) \
+  case GgmlType::name:      \
+    return WeightType::name;
+    LOCKSTEP_FLOAT_WEIGHTS(LOCKSTEP_SAME)
+    LOCKSTEP_QUANT_WEIGHTS(LOCKSTEP_SAME)
+#undef LOCKSTEP_SAME
   }
   LS_CHECK(false, "weights of type {}", static_cast<uint32_t>(type));
   return WeightType::kF32;

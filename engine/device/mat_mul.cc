@@ -6,16 +6,16 @@
 
 namespace lockstep {
 
-LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kF32>)
-LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kF16>)
-LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kBF16>)
-LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kQ8_0>)
-LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::kQ4_0>)
-LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::kF32>)
-LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::kF16>)
-LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::kBF16>)
-LOCKSTEP_DEVICE_KERNEL(device::MatMulQuantKernel<device::WeightType::kQ8_0>)
-LOCKSTEP_DEVICE_KERNEL(device::MatMulQuantKernel<device::WeightType::kQ4_0>)
+#define LOCKSTEP_FLOAT_PRODUCTS(type)                                    \
+  LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::type>) \
+  LOCKSTEP_DEVICE_KERNEL(device::MatMulFloatKernel<device::WeightType::type>)
+#define LOCKSTEP_QUANT_PRODUCTS(type)                                    \
+  LOCKSTEP_DEVICE_KERNEL(device::MatVecKernel<device::WeightType::type>) \
+  LOCKSTEP_DEVICE_KERNEL(device::MatMulQuantKernel<device::WeightType::type>)
+LOCKSTEP_FLOAT_WEIGHTS(LOCKSTEP_FLOAT_PRODUCTS)
+LOCKSTEP_QUANT_WEIGHTS(LOCKSTEP_QUANT_PRODUCTS)
+#undef LOCKSTEP_FLOAT_PRODUCTS
+#undef LOCKSTEP_QUANT_PRODUCTS
 
 namespace device {
 namespace {
@@ -84,19 +84,13 @@ void MatMul(DeviceStream& stream, const MatMulArgs& args) {
   } else {
     CheckSize("activations", args.x, int64_t{args.tokens} * w.cols);
   }
-  switch (w.type) {
-    case GgmlType::kF32:
-      return MatMulOf<WeightType::kF32>(stream, args);
-    case GgmlType::kF16:
-      return MatMulOf<WeightType::kF16>(stream, args);
-    case GgmlType::kBF16:
-      return MatMulOf<WeightType::kBF16>(stream, args);
-    case GgmlType::kQ8_0:
-      return MatMulOf<WeightType::kQ8_0>(stream, args);
-    case GgmlType::kQ4_0:
-      return MatMulOf<WeightType::kQ4_0>(stream, args);
-    default:
-      LS_CHECK(false, "weights of type {}", static_cast<uint32_t>(w.type));
+  switch (WeightTypeOf(w.type)) {
+#define LOCKSTEP_PRODUCT(type) \
+  case WeightType::type:       \
+    return MatMulOf<WeightType::type>(stream, args);
+    LOCKSTEP_FLOAT_WEIGHTS(LOCKSTEP_PRODUCT)
+    LOCKSTEP_QUANT_WEIGHTS(LOCKSTEP_PRODUCT)
+#undef LOCKSTEP_PRODUCT
   }
 }
 

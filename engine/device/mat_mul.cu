@@ -4,15 +4,15 @@
 
 namespace lockstep {
 
-LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::kF32>)
-LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::kF16>)
-LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::kBF16>)
-LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::kQ8_0>)
-LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::kQ4_0>)
-LOCKSTEP_CUDA_KERNEL(device::MatMulFloatKernel<device::WeightType::kF32>)
-LOCKSTEP_CUDA_KERNEL(device::MatMulFloatKernel<device::WeightType::kF16>)
-LOCKSTEP_CUDA_KERNEL(device::MatMulFloatKernel<device::WeightType::kBF16>)
-LOCKSTEP_CUDA_KERNEL(device::MatMulQuantKernel<device::WeightType::kQ8_0>)
-LOCKSTEP_CUDA_KERNEL(device::MatMulQuantKernel<device::WeightType::kQ4_0>)
+#define LOCKSTEP_FLOAT_PRODUCTS(type)                                  \
+  LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::type>) \
+  LOCKSTEP_CUDA_KERNEL(device::MatMulFloatKernel<device::WeightType::type>)
+#define LOCKSTEP_QUANT_PRODUCTS(type)                                  \
+  LOCKSTEP_CUDA_KERNEL(device::MatVecKernel<device::WeightType::type>) \
+  LOCKSTEP_CUDA_KERNEL(device::MatMulQuantKernel<device::WeightType::type>)
+LOCKSTEP_FLOAT_WEIGHTS(LOCKSTEP_FLOAT_PRODUCTS)
+LOCKSTEP_QUANT_WEIGHTS(LOCKSTEP_QUANT_PRODUCTS)
+#undef LOCKSTEP_FLOAT_PRODUCTS
+#undef LOCKSTEP_QUANT_PRODUCTS
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 // y = w x for many tokens: tiles of 64 outputs by 64 tokens, 4 by 4 of them a thread. For nvcc too.
 //
-// A tile goes along the reduction in chunks that all threads bring into shared memory: lines of
-// weights as quads of rows, and for each token the words that these lines meet. Of a float type a
-// word is one element, widened when it is brought; of a quantized one it is four.
+// A tile goes along the reduction in chunks that all threads bring into shared memory: weights as
+// quads of rows, taken apart when they are brought, and for each token the words that they meet. Of
+// a float type a word is one element, of a quantized one it is four.
 #ifndef LOCKSTEP_ENGINE_DEVICE_MAT_MUL_KERNEL_H_
 #define LOCKSTEP_ENGINE_DEVICE_MAT_MUL_KERNEL_H_
 
@@ -60,9 +60,8 @@ LOCKSTEP_KERNEL void StoreTile(const Block& block, const MatMulKernelArgs& args,
 // Grid: [tokens / 64, rows / 64], so that blocks which read the same weights run together.
 template <WeightType kType>
 struct MatMulFloatKernel {
-  static constexpr const char* kName = kType == WeightType::kF32   ? "mat_mul_f32"
-                                       : kType == WeightType::kF16 ? "mat_mul_f16"
-                                                                   : "mat_mul_bf16";
+  static constexpr KernelName kFullName = KernelNameOf("mat_mul_", kType);
+  static constexpr const char* kName = kFullName.text;
   static constexpr int32_t kThreads = kTileThreads;
   static constexpr int32_t kChunk = 32;  // k; a segment is whole chunks
   using Args = MatMulKernelArgs;
@@ -163,19 +162,23 @@ struct MatMulFloatKernel {
 // Grid: [tokens / 64, rows / 64]. A chunk is a pair of blocks.
 template <WeightType kType>
 struct MatMulQuantKernel {
-  static constexpr const char* kName = kType == WeightType::kQ8_0 ? "mat_mul_q8_0" : "mat_mul_q4_0";
+  using Quant = QuantOf<kType>;
+  static constexpr KernelName kFullName = KernelNameOf("mat_mul_", kType);
+  static constexpr const char* kName = kFullName.text;
   static constexpr int32_t kThreads = kTileThreads;
-  static constexpr int32_t kLines = kQuantLines<kType>;  // of a block
+  static constexpr int32_t kFours = 8;  // runs of four k in a block
+  static constexpr int32_t kSubs = Quant::kSubs;
   static constexpr int32_t kGroups = kTileRows / 16;
   using Args = MatMulKernelArgs;
 
   template <typename Block>
   struct SharedOf {
-    SharedArray<Block, Words4, 2 * kLines * kTileQuads> w;  // [block, line, quad of rows]
-    SharedArray<Block, Floats4, 2 * kTileQuads> w_scales;   // [block, quad of rows]
-    SharedArray<Block, Words4, 2 * 2 * kTileTokens> x;      // [block, token, half]
-    SharedArray<Block, float, 2 * kTileTokens> x_scales;    // [block, token]
-    SharedArray<Block, int32_t, 2 * kTileTokens> x_offsets;
+    SharedArray<Block, Words4, 2 * kFours * kTileQuads> w;         // [block, four, quad of rows]
+    SharedArray<Block, Floats4, 2 * kSubs * kTileQuads> w_scales;  // [block, sub-block, quad]
+    SharedArray<Block, Floats4, 2 * kSubs * kTileQuads> w_lows;    // likewise
+    SharedArray<Block, Words4, 2 * 2 * kTileTokens> x;             // [block, token, half]
+    SharedArray<Block, float, 2 * kTileTokens> x_scales;           // [block, token]
+    SharedArray<Block, int32_t, 2 * kTileTokens * kSubs> x_sums;   // [block, token, sub-block]
   };
 
   template <typename Block>
@@ -191,11 +194,13 @@ struct MatMulQuantKernel {
     for (int32_t begin = 0; begin < blocks; begin += 2) {
       const int32_t count = blocks - begin < 2 ? 1 : 2;
       block.template ForThreads<kThreads>([&](int32_t t) {
-        LoadWeights(block, args, t, begin, count, shared);
+        LoadCodes(block, args, t, begin, count, shared);
+        LoadScales(block, args, t, begin, count, shared);
         LoadTokens(block, args, t, begin, count, shared);
       });
       block.template ForThreads<kThreads>([&](int32_t t) {
-        for (int32_t b = 0; b < count; ++b) Multiply(shared, t, b, acc[t]);
+        for (int32_t i = 0; i < count * kSubs; ++i)
+          Multiply(shared, t, i / kSubs, i % kSubs, acc[t]);
         const int32_t end = begin + count;
         if (end % kBlocksPerSegment == 0 || end == blocks) CloseSegment(total[t], acc[t]);
       });
@@ -204,67 +209,88 @@ struct MatMulQuantKernel {
   }
 
  private:
+  // Sub-block s of block b of the chunk.
   template <typename Shared>
-  LOCKSTEP_KERNEL static void Multiply(Shared& shared, int32_t t, int32_t b, TileSums& acc) {
+  LOCKSTEP_KERNEL static void Multiply(Shared& shared, int32_t t, int32_t b, int32_t s,
+                                       TileSums& acc) {
+    constexpr int32_t kParts = 2 / kSubs;  // of 16 k
     const int32_t quad = t % kTileQuads;
     const int32_t token = b * kTileTokens + t / kTileQuads * 4;
+    int32_t x_sums[4] = {};
     int32_t sums[4][4];
     for (int32_t i = 0; i < 4; ++i) {
-      const int32_t offset = shared.x_offsets[token + i];
-      for (int32_t r = 0; r < 4; ++r) sums[r][i] = FirstSum<kType>(offset);
+      if constexpr (Quant::kSums) x_sums[i] = shared.x_sums[(token + i) * kSubs + s];
+      for (int32_t r = 0; r < 4; ++r) sums[r][i] = -Quant::kBias * x_sums[i];
     }
-    for (int32_t part = 0; part < kLines / 4; ++part) {  // four lines
-      Words4 low[4];
-      Words4 high[4];
-      for (int32_t i = 0; i < 4; ++i) {
-        low[i] = shared.x[(token + i) * 2 + part];
-        high[i] = shared.x[(token + i) * 2 + 1];
-      }
+    for (int32_t part = s * kParts; part < (s + 1) * kParts; ++part) {
+      Words4 x[4];
+      for (int32_t i = 0; i < 4; ++i) x[i] = shared.x[(token + i) * 2 + part];
       for (int32_t j = 0; j < 4; ++j) {
-        const Words4 w = shared.w[(b * kLines + part * 4 + j) * kTileQuads + quad];
+        const Words4 w = shared.w[(b * kFours + part * 4 + j) * kTileQuads + quad];
         for (int32_t r = 0; r < 4; ++r) {
-          for (int32_t i = 0; i < 4; ++i) {
-            sums[r][i] = DotLine<kType>(w.v[r], low[i].v[j], high[i].v[j], sums[r][i]);
-          }
+          for (int32_t i = 0; i < 4; ++i) sums[r][i] = Dp4a(w.v[r], x[i].v[j], sums[r][i]);
         }
       }
     }
-    const Floats4 dw = shared.w_scales[b * kTileQuads + quad];
+    const int32_t at = (b * kSubs + s) * kTileQuads + quad;
+    const Floats4 scales = shared.w_scales[at];
+    Floats4 lows = {};
+    if constexpr (Quant::kLows) lows = shared.w_lows[at];
     for (int32_t i = 0; i < 4; ++i) {
       const float dx = shared.x_scales[token + i];
       for (int32_t r = 0; r < 4; ++r) {
-        acc.v[r][i] = Fma(static_cast<float>(sums[r][i]), dw.v[r] * dx, acc.v[r][i]);
+        acc.v[r][i] =
+            AddSubBlock<kType>(sums[r][i], x_sums[i], {scales.v[r], lows.v[r]}, dx, acc.v[r][i]);
       }
     }
   }
 
+  // Offset of the group of a quad's rows.
+  LOCKSTEP_KERNEL static int64_t GroupAt(const Args& args, int32_t tile, int32_t quad) {
+    return (int64_t{tile} * kGroups + quad / 4) * StripBytes<kType>(args.cols);
+  }
+
+  // Four k of four rows a piece; rows behind the matrix are zeros.
   template <typename Block, typename Shared>
-  LOCKSTEP_KERNEL static void LoadWeights(const Block& block, const Args& args, int32_t t,
-                                          int32_t begin, int32_t count, Shared& shared) {
+  LOCKSTEP_KERNEL static void LoadCodes(const Block& block, const Args& args, int32_t t,
+                                        int32_t begin, int32_t count, Shared& shared) {
     const auto weights = block.Use(args.weights);
-    const int64_t group_bytes = StripBytes<kType>(args.cols);
-    const int64_t first = int64_t{block.y()} * kGroups;
-    for (int32_t piece = t; piece < count * kLines * kTileQuads; piece += kThreads) {
+    for (int32_t piece = t; piece < count * kFours * kTileQuads; piece += kThreads) {
       const int32_t quad = piece % kTileQuads;
-      const int32_t line = piece / kTileQuads;  // of both blocks
-      const int64_t at = (first + quad / 4) * group_bytes +
-                         internal::LinesAt(kLines, begin + line / kLines) +
-                         line % kLines * kLineBytes + quad % 4 * 16;
-      Words4 words = {};
-      if (at < weights.size()) words = weights.template Load<Words4>(at);
-      shared.w[piece] = words;
+      const int32_t four = piece / kTileQuads % kFours;
+      const int32_t b = begin + piece / (kTileQuads * kFours);
+      const int64_t group = GroupAt(args, block.y(), quad);
+      const int64_t lines = group + internal::CodesAt(internal::FormatOf(kType), b) + quad % 4 * 16;
+      Words4 codes = {};
+      for (int32_t r = 0; r < 4 && group < weights.size(); ++r) {
+        codes.v[r] = CodeWord<kType>(
+            [&](int32_t line) {
+              return weights.template Load<uint32_t>(lines + line * kLineBytes + 4 * r);
+            },
+            four);
+      }
+      shared.w[piece] = codes;
     }
-    for (int32_t piece = t; piece < count * kTileQuads; piece += kThreads) {
+  }
+
+  template <typename Block, typename Shared>
+  LOCKSTEP_KERNEL static void LoadScales(const Block& block, const Args& args, int32_t t,
+                                         int32_t begin, int32_t count, Shared& shared) {
+    const auto weights = block.Use(args.weights);
+    for (int32_t piece = t; piece < count * kSubs * kTileQuads; piece += kThreads) {
       const int32_t quad = piece % kTileQuads;
-      const int64_t at = (first + quad / 4) * group_bytes +
-                         internal::ScalesAt(kLines, begin + piece / kTileQuads) + quad % 4 * 8;
-      Words2 words = {};
-      if (at < weights.size()) words = weights.template Load<Words2>(at);
-      Floats4 scales;
-      for (int32_t r = 0; r < 4; ++r) {
-        scales.v[r] = WidenF16(static_cast<uint16_t>(words.v[r / 2] >> (r % 2 * 16)));
+      const int32_t s = piece / kTileQuads % kSubs;
+      const int32_t b = begin + piece / (kTileQuads * kSubs);
+      const int64_t group = GroupAt(args, block.y(), quad);
+      Floats4 scales = {};
+      Floats4 lows = {};
+      for (int32_t r = 0; r < 4 && group < weights.size(); ++r) {
+        const SubScale sub = LoadSubScale<kType>(weights, group, b, s, quad % 4 * 4 + r);
+        scales.v[r] = sub.scale;
+        lows.v[r] = sub.low;
       }
       shared.w_scales[piece] = scales;
+      if constexpr (Quant::kLows) shared.w_lows[piece] = lows;
     }
   }
 
@@ -275,19 +301,32 @@ struct MatMulQuantKernel {
     const int32_t first = block.x() * kTileTokens;
     for (int32_t piece = t; piece < count * kTileTokens * 2; piece += kThreads) {
       const int32_t b = piece / (2 * kTileTokens);
+      const int32_t half = piece % 2;
       const int32_t token = piece / 2 % kTileTokens;
       const int64_t at = ((int64_t{first} + token) * (args.cols / 32) + begin + b) * kBlockBytes;
       const bool inside = first + token < args.tokens;
       Words4 words = {};
       for (int32_t j = 0; inside && j < 2; ++j) {
-        const auto two = blocks.template Load<Words2>(at + piece % 2 * 16 + 8 * j);
+        const auto two = blocks.template Load<Words2>(at + half * 16 + 8 * j);
         words.v[2 * j] = two.v[0];
         words.v[2 * j + 1] = two.v[1];
       }
       shared.x[piece] = words;
-      if (piece % 2 != 0) continue;
-      shared.x_scales[piece / 2] = inside ? blocks.template Load<float>(at + kBlockScaleAt) : 0.0f;
-      shared.x_offsets[piece / 2] = inside ? blocks.template Load<int32_t>(at + kBlockOffsetAt) : 0;
+      if (half == 0) {
+        shared.x_scales[piece / 2] =
+            inside ? blocks.template Load<float>(at + kBlockScaleAt) : 0.0f;
+      }
+      if constexpr (Quant::kSums && kSubs == 2) {
+        int32_t sum = 0;
+        for (int32_t j = 0; j < 4; ++j) sum = AddFour(words.v[j], sum);
+        shared.x_sums[piece] = sum;
+      } else if constexpr (Quant::kSums) {
+        // An ActivationBlock has -128 times its sum.
+        if (half == 0) {
+          shared.x_sums[piece / 2] =
+              inside ? blocks.template Load<int32_t>(at + kBlockOffsetAt) / -128 : 0;
+        }
+      }
     }
   }
 };

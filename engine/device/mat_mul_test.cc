@@ -10,18 +10,17 @@ namespace lockstep {
 namespace {
 
 using device_test::ExpectSameBits;
+using device_test::HasWholeBlocks;
+using device_test::kWeightTypes;
 using kernels_test::MakeActivations;
 using kernels_test::OwnedActivations;
 using kernels_test::RandomValues;
 using kernels_test::RandomWeights;
 
-constexpr GgmlType kTypes[] = {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0,
-                               GgmlType::kQ4_0};
+using kernels_test::kWeightTypes;
 constexpr float kCanary = -0x1.abcdp+100f;
 
 const KernelTable& Scalar() { return SelectKernels("scalar"); }
-
-bool Quantized(GgmlType type) { return type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0; }
 
 // What comes after the product.
 struct After {
@@ -54,7 +53,7 @@ class MatMulCases : public device_test::DeviceTest {
       if (after.residual) Scalar().add(row, w.rows(), &residual[static_cast<size_t>(t) * rows]);
     }
     Run(w, x, after, bias, device_y, device_residual);
-    const std::string where = fmt::format("type {}, {} x {}, {} tokens", static_cast<int>(w.type()),
+    const std::string where = fmt::format("{}, {} x {}, {} tokens", TraitsOf(w.type())->name,
                                           w.rows(), w.cols(), x.tokens);
     if (!after.y) y.assign(count + 1, kCanary);
     ExpectSameBits(y, Get(device_y), where);
@@ -101,9 +100,9 @@ class DeviceMatMulTest : public MatMulCases {};
 
 TEST_P(DeviceMatMulTest, OneTokenAtEveryBoundary) {
   Random random(1);
-  for (GgmlType type : kTypes) {
-    for (int32_t cols : {1, 32, 64, 172, 255, 256, 257, 288, 544, 1056, 4352}) {
-      if (Quantized(type) && cols % 32 != 0) continue;
+  for (GgmlType type : kWeightTypes) {
+    for (int32_t cols : {1, 32, 64, 172, 255, 256, 257, 288, 544, 768, 1056, 4352}) {
+      if (!HasWholeBlocks(type, cols)) continue;
       for (int32_t rows : {1, 15, 16, 17, 33, 172}) {
         if (cols > 1056 && rows > 17) continue;
         CheckShape(type, rows, cols, 1, {}, &random);
@@ -115,9 +114,13 @@ TEST_P(DeviceMatMulTest, OneTokenAtEveryBoundary) {
 
 TEST_P(DeviceMatMulTest, AnyNumberOfTokens) {
   Random random(2);
-  for (GgmlType type : kTypes) {
+  for (GgmlType type : kWeightTypes) {
+    const bool super = TraitsOf(type)->block_elements == 256;
+    const std::vector<std::pair<int32_t, int32_t>> shapes =
+        super ? std::vector<std::pair<int32_t, int32_t>>{{33, 256}, {64, 256}, {65, 768}}
+              : std::vector<std::pair<int32_t, int32_t>>{{33, 288}, {64, 64}, {65, 544}, {17, 32}};
     for (int32_t tokens : {2, 7, 8, 9, 13, 63, 64, 65, 130}) {
-      for (const auto& [rows, cols] : {std::pair{33, 288}, {64, 64}, {65, 544}, {17, 32}}) {
+      for (const auto& [rows, cols] : shapes) {
         if (tokens > 64 && cols > 288) continue;
         CheckShape(type, rows, cols, tokens, {}, &random);
         ASSERT_FALSE(HasFailure());
@@ -134,7 +137,7 @@ TEST_P(DeviceMatMulTest, AnyNumberOfTokens) {
 
 TEST_P(DeviceMatMulTest, BiasScaleAndResidualInThisOrder) {
   Random random(3);
-  for (GgmlType type : {GgmlType::kF16, GgmlType::kQ8_0, GgmlType::kQ4_0}) {
+  for (GgmlType type : {GgmlType::kF16, GgmlType::kQ8_0, GgmlType::kQ4_0, GgmlType::kQ5_1}) {
     for (int32_t tokens : {1, 3, 20}) {
       CheckShape(type, 33, 288, tokens, {.bias = true}, &random);
       CheckShape(type, 33, 288, tokens, {.scale = 0.22f, .residual = true}, &random);
@@ -144,38 +147,54 @@ TEST_P(DeviceMatMulTest, BiasScaleAndResidualInThisOrder) {
   }
 }
 
+// Every field of a block all zeros, all ones, and in between: the largest integer sums of both
+// signs, and scales and lows at their ends.
 TEST_P(DeviceMatMulTest, ExtremeQuantsAreSummedExactly) {
-  for (GgmlType type : {GgmlType::kQ8_0, GgmlType::kQ4_0}) {
-    const bool q8 = type == GgmlType::kQ8_0;
-    for (const int fill : {q8 ? 0x80 : 0x00, q8 ? 0x7f : 0xff, q8 ? 0x81 : 0x0f}) {
-      std::vector<std::byte> row;
-      kernels_test::AppendU16(0x3c00, &row);  // scale 1
-      row.resize(q8 ? 34 : 18, static_cast<std::byte>(fill));
+  for (GgmlType type : kWeightTypes) {
+    if (!IsQuantized(type)) continue;
+    const GgmlTypeTraits traits = *TraitsOf(type);
+    const auto cols = static_cast<int32_t>(traits.block_elements);
+    const internal::QuantHalves halves = internal::HalvesOf(type);
+    for (const int fill : {0x00, 0xff, 0x0f, 0x7f, 0x80, 0x81}) {
+      std::vector<std::byte> row(static_cast<size_t>(traits.block_bytes),
+                                 static_cast<std::byte>(fill));
+      kernels_test::StoreHalf(0x3c00, row.data() + halves.scale);  // 1
+      if (halves.low >= 0) kernels_test::StoreHalf(0x3c00, row.data() + halves.low);
       std::vector<std::byte> bytes;
       for (int r = 0; r < 16; ++r) bytes.insert(bytes.end(), row.begin(), row.end());
-      const PackedMatrix w(type, 16, 32, bytes);
+      const PackedMatrix w(type, 16, cols, bytes);
       for (int tokens : {1, 10}) {
         for (const float sign : {1.0f, -1.0f}) {
-          const std::vector<float> values(static_cast<size_t>(tokens) * 32, 127 * sign);
-          Check(w, MakeActivations(Scalar(), tokens, 32, values), {});
+          const std::vector<float> values(static_cast<size_t>(tokens * cols), 127 * sign);
+          Check(w, MakeActivations(Scalar(), tokens, cols, values), {});
+          ASSERT_FALSE(HasFailure()) << "fill " << fill;
         }
       }
     }
   }
 }
 
+// NaN and infinity in a token, and an infinite scale or element of a row.
 TEST_P(DeviceMatMulTest, NonFiniteInputsReachTheirOutputsAndNoOthers) {
   Random random(8);
-  constexpr int32_t kRows = 17, kCols = 288;
-  for (GgmlType type : kTypes) {
-    auto bytes = RandomWeights(type, int64_t{kRows} * kCols, &random);
-    const PackedMatrix w(type, kRows, kCols, bytes);
+  constexpr int32_t kRows = 17;
+  for (GgmlType type : kWeightTypes) {
+    const int32_t cols = HasWholeBlocks(type, 288) ? 288 : 512;
+    auto bytes = RandomWeights(type, int64_t{kRows} * cols, &random);
+    if (IsQuantized(type)) {
+      const GgmlTypeTraits traits = *TraitsOf(type);
+      std::byte* block = bytes.data() + 4 * cols / traits.block_elements * traits.block_bytes;
+      kernels_test::StoreHalf(0x7c00, block + internal::HalvesOf(type).scale);
+    }
+    const PackedMatrix w(type, kRows, cols, bytes);
+    const auto row = static_cast<size_t>(cols);
     for (int32_t tokens : {3, 11}) {
-      auto values = RandomValues(static_cast<size_t>(tokens) * kCols, &random);
-      values[kCols + 5] = std::numeric_limits<float>::quiet_NaN();
-      values[2 * kCols + 287] = std::numeric_limits<float>::infinity();
+      auto values = RandomValues(static_cast<size_t>(tokens) * row, &random);
+      values[row + 5] = std::numeric_limits<float>::quiet_NaN();
+      values[3 * row - 1] = std::numeric_limits<float>::infinity();
       values[3] = 0x1p-140f;
-      Check(w, MakeActivations(Scalar(), tokens, kCols, values), {});
+      Check(w, MakeActivations(Scalar(), tokens, cols, values), {});
+      ASSERT_FALSE(HasFailure());
     }
   }
 }
@@ -205,9 +224,10 @@ class CheckedMatMulTest : public MatMulCases {
 
 TEST_F(CheckedMatMulTest, KeepsTheModel) {
   Random random(4);
-  for (GgmlType type : kTypes) {
-    CheckShape(type, 17, 544, 1, {.bias = true, .residual = true}, &random);
-    CheckShape(type, 65, 64, 9, {.bias = true, .residual = true}, &random);
+  for (GgmlType type : kWeightTypes) {
+    const bool super = TraitsOf(type)->block_elements == 256;
+    CheckShape(type, 17, super ? 512 : 544, 1, {.bias = true, .residual = true}, &random);
+    CheckShape(type, 65, super ? 256 : 64, 9, {.bias = true, .residual = true}, &random);
   }
 }
 

@@ -18,11 +18,8 @@ namespace lockstep::device {
 // together.
 template <WeightType kType>
 struct MatVecKernel {
-  static constexpr const char* kName = kType == WeightType::kF32    ? "mat_vec_f32"
-                                       : kType == WeightType::kF16  ? "mat_vec_f16"
-                                       : kType == WeightType::kBF16 ? "mat_vec_bf16"
-                                       : kType == WeightType::kQ8_0 ? "mat_vec_q8_0"
-                                                                    : "mat_vec_q4_0";
+  static constexpr KernelName kFullName = KernelNameOf("mat_vec_", kType);
+  static constexpr const char* kName = kFullName.text;
   static constexpr int32_t kThreads = 256;
   static constexpr int32_t kUnits = kThreads / kLineThreads;
   static constexpr int32_t kRows = kWordRows<kType>;
@@ -147,12 +144,13 @@ struct MatVecKernel {
   template <typename Block>
   LOCKSTEP_KERNEL static float AddBlock(const Block& block, const Args& args, int64_t group,
                                         int32_t b, int32_t lane, float acc) {
-    constexpr int32_t kLines = kQuantLines<kType>;
+    using Quant = QuantOf<kType>;
+    constexpr int32_t kFours = 8 / Quant::kSubs;  // runs of four k in a sub-block
     const auto weights = block.Use(args.weights);
     const auto blocks = block.Use(args.blocks);
-    const int64_t line = group + internal::LinesAt(kLines, b) + lane * 4;
-    uint32_t words[static_cast<size_t>(kLines)];
-    for (int32_t i = 0; i < kLines; ++i) {
+    const int64_t line = group + internal::CodesAt(internal::FormatOf(kType), b) + lane * 4;
+    uint32_t words[static_cast<size_t>(Quant::kLines)];
+    for (int32_t i = 0; i < Quant::kLines; ++i) {
       words[i] = weights.template Load<uint32_t>(line + i * kLineBytes);
     }
     const int64_t at = (block.x() * int64_t{args.cols / 32} + b) * kBlockBytes;
@@ -162,14 +160,22 @@ struct MatVecKernel {
       quants[2 * i] = two.v[0];
       quants[2 * i + 1] = two.v[1];
     }
-    int32_t sum = FirstSum<kType>(blocks.template Load<int32_t>(at + kBlockOffsetAt));
-    for (int32_t i = 0; i < kLines; ++i) {
-      sum = DotLine<kType>(words[i], quants[i], quants[i + 8 - kLines], sum);
-    }
-    const float dw =
-        WidenF16(weights.template Load<uint16_t>(group + internal::ScalesAt(kLines, b) + 2 * lane));
     const auto dx = blocks.template Load<float>(at + kBlockScaleAt);
-    return Fma(static_cast<float>(sum), dw * dx, acc);
+    for (int32_t s = 0; s < Quant::kSubs; ++s) {
+      int32_t x_sum = 0;
+      if constexpr (Quant::kSums && Quant::kSubs == 2) {
+        for (int32_t i = 0; i < kFours; ++i) x_sum = AddFour(quants[s * kFours + i], x_sum);
+      } else if constexpr (Quant::kSums) {
+        x_sum = blocks.template Load<int32_t>(at + kBlockOffsetAt) / -128;
+      }
+      int32_t dot = -Quant::kBias * x_sum;
+      for (int32_t four = s * kFours; four < (s + 1) * kFours; ++four) {
+        dot = Dp4a(CodeWord<kType>([&](int32_t i) { return words[i]; }, four), quants[four], dot);
+      }
+      acc =
+          AddSubBlock<kType>(dot, x_sum, LoadSubScale<kType>(weights, group, b, s, lane), dx, acc);
+    }
+    return acc;
   }
 };
 

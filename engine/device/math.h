@@ -61,6 +61,20 @@ LOCKSTEP_KERNEL int32_t Dp4a(uint32_t a, uint32_t b, int32_t c) {
 #endif
 }
 
+// Byte j is byte `selector >> 4 j & 7` of `a` and, from 4 on, `b`. REQUIRES: no bit of 0x8888.
+LOCKSTEP_KERNEL uint32_t BytesAt(uint32_t a, uint32_t b, uint32_t selector) {
+#if defined(__CUDACC__)
+  return __byte_perm(a, b, selector);
+#else
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t out = 0;
+  for (int j = 0; j < 4; ++j) {
+    out |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * j) & 7u)) & 0xffu) << (8 * j);
+  }
+  return out;
+#endif
+}
+
 // 2^n for -126 <= n <= 127.
 LOCKSTEP_KERNEL float PowerOfTwo(int32_t n) {
   return FloatOf(static_cast<uint32_t>(n + 127) << 23);

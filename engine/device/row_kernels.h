@@ -5,8 +5,7 @@
 #include <cstdint>
 
 #include "engine/device/reduce.h"
-#include "engine/device/stored_rows.h"
-#include "engine/device/weight_type.h"
+#include "engine/device/weight_lines.h"
 
 namespace lockstep::device {
 
@@ -24,19 +23,15 @@ struct EmbedKernel {
   };
 
   template <typename Bytes>
-  LOCKSTEP_KERNEL static float Element(WeightType type, const Bytes& bytes, int64_t row, int64_t i,
-                                       int64_t cols) {
+  LOCKSTEP_KERNEL static float Element(WeightType type, const Bytes& table, int32_t cols,
+                                       int32_t row, int32_t k) {
     switch (type) {
-      case WeightType::kF32:
-        return LoadElement<RowType::kF32>(bytes, RowOffset(RowType::kF32, cols, row), i);
-      case WeightType::kF16:
-        return LoadElement<RowType::kF16>(bytes, RowOffset(RowType::kF16, cols, row), i);
-      case WeightType::kBF16:
-        return WidenBF16(bytes.template Load<uint16_t>((row * cols + i) * 2));
-      case WeightType::kQ8_0:
-        return LoadElement<RowType::kQ8_0>(bytes, RowOffset(RowType::kQ8_0, cols, row), i);
-      case WeightType::kQ4_0:
-        return LoadElement<RowType::kQ4_0>(bytes, RowOffset(RowType::kQ4_0, cols, row), i);
+#define LOCKSTEP_ELEMENT(name) \
+  case WeightType::name:       \
+    return LoadWeight<WeightType::name>(table, cols, row, k);
+      LOCKSTEP_FLOAT_WEIGHTS(LOCKSTEP_ELEMENT)
+      LOCKSTEP_QUANT_WEIGHTS(LOCKSTEP_ELEMENT)
+#undef LOCKSTEP_ELEMENT
     }
     return 0;
   }
@@ -47,12 +42,11 @@ struct EmbedKernel {
     const auto tokens = block.Use(args.tokens);
     const auto out = block.Use(args.out);
     block.template ForThreads<kThreads>([&](int32_t t) {
-      const int64_t i = block.x() * int64_t{kThreads} + t;
-      if (i >= args.cols) return;
-      const int32_t token = tokens[block.y()];
-      float value = Element(args.type, table, token, i, args.cols);
+      const int32_t k = block.x() * kThreads + t;
+      if (k >= args.cols) return;
+      float value = Element(args.type, table, args.cols, tokens[block.y()], k);
       if (args.scale != 1.0f) value = value * args.scale;
-      out[block.y() * int64_t{args.cols} + i] = value;
+      out[block.y() * int64_t{args.cols} + k] = value;
     });
   }
 };

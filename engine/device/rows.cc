@@ -16,8 +16,8 @@ static_assert(kBlockBytes == kActivationBytes);
 static_assert(kBlockScaleAt == offsetof(ActivationBlock, scale));
 static_assert(kBlockOffsetAt == offsetof(ActivationBlock, offset));
 
-void Embed(DeviceStream& stream, const DeviceEmbedding& table, Global<const int32_t> tokens,
-           int32_t n, float scale, Global<float> out) {
+void Embed(DeviceStream& stream, const DeviceMatrix& table, Global<const int32_t> tokens, int32_t n,
+           float scale, Global<float> out) {
   Launch<EmbedKernel>(stream, {.x = BlocksFor(table.cols, EmbedKernel::kThreads), .y = n},
                       {.type = WeightTypeOf(table.type),
                        .cols = table.cols,

@@ -11,14 +11,15 @@ namespace lockstep {
 namespace {
 
 using device_test::ExpectSameBits;
+using device_test::HasWholeBlocks;
+using device_test::kWeightTypes;
 using kernels_test::RandomValues;
 using kernels_test::RandomWeights;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kCanary = -0x1.abcdp+100f;
-constexpr GgmlType kTypes[] = {GgmlType::kF32, GgmlType::kF16, GgmlType::kBF16, GgmlType::kQ8_0,
-                               GgmlType::kQ4_0};
+constexpr int32_t kTokens = 35;  // of a vocabulary: three groups of rows, the last one not whole
 
 const KernelTable& Scalar() { return SelectKernels("scalar"); }
 
@@ -48,16 +49,17 @@ class RowCases : public device_test::DeviceTest {
 
   void CheckEmbed(int32_t cols) {
     Random random(1);
-    for (GgmlType type : kTypes) {
-      const bool blocks = type == GgmlType::kQ8_0 || type == GgmlType::kQ4_0;
-      if (blocks && cols % 32 != 0) continue;
-      const auto table = RandomWeights(type, int64_t{5} * cols, &random);
-      const auto device_table = PutBytes(table);
-      const std::vector<int32_t> tokens = {4, 0, 0, 3};
+    for (GgmlType type : kWeightTypes) {
+      if (!HasWholeBlocks(type, cols)) continue;
+      const auto table = RandomWeights(type, int64_t{kTokens} * cols, &random);
+      const PackedMatrix packed(type, kTokens, cols, table);
+      const auto device_table = PutBytes(
+          {packed.data(), static_cast<size_t>(PackedMatrix::PackedBytes(type, kTokens, cols))});
+      const std::vector<int32_t> tokens = {4, 0, 0, kTokens - 1, 16};
       const auto device_tokens = Put(tokens);
       for (float scale : {1.0f, 0.34f}) {
         std::vector<float> expected;
-        const size_t row_bytes = table.size() / 5;
+        const size_t row_bytes = table.size() / kTokens;
         for (int32_t token : tokens) {
           std::vector<float> row(static_cast<size_t>(cols));
           DecodeWeights(type,
@@ -67,9 +69,10 @@ class RowCases : public device_test::DeviceTest {
           expected.insert(expected.end(), row.begin(), row.end());
         }
         const DeviceBuffer<float> out(device(), static_cast<int64_t>(expected.size()));
-        device::Embed(stream(), {type, 5, cols, device_table.all()}, device_tokens.all(), 4, scale,
-                      out.all());
-        ExpectSameBits(expected, Get(out), fmt::format("{} columns, scale {}", cols, scale));
+        device::Embed(stream(), {type, kTokens, cols, device_table.all()}, device_tokens.all(),
+                      static_cast<int32_t>(tokens.size()), scale, out.all());
+        ExpectSameBits(expected, Get(out),
+                       fmt::format("{}, {} columns, scale {}", TraitsOf(type)->name, cols, scale));
       }
     }
   }
@@ -148,7 +151,7 @@ class RowCases : public device_test::DeviceTest {
 class DeviceRowsTest : public RowCases {};
 
 TEST_P(DeviceRowsTest, Embed) {
-  for (int32_t cols : {1, 31, 32, 96, 300, 576}) CheckEmbed(cols);
+  for (int32_t cols : {1, 31, 32, 96, 256, 300, 512, 576}) CheckEmbed(cols);
 }
 
 TEST_P(DeviceRowsTest, RmsNorm) {
@@ -231,6 +234,7 @@ class CheckedRowsTest : public RowCases {
 
 TEST_F(CheckedRowsTest, KeepsTheModel) {
   CheckEmbed(64);
+  CheckEmbed(256);
   CheckRmsNorm(2, 33, false);
   CheckRmsNorm(2, 96, true);
   CheckQuantize(std::vector<float>(96, 3.0f), 1);

@@ -14,8 +14,18 @@
 
 #include "caches/device.h"
 #include "caches/digest.h"
+#include "engine/gguf.h"
 
 namespace lockstep::device_test {
+
+inline constexpr GgmlType kWeightTypes[] = {
+    GgmlType::kF32,  GgmlType::kF16,  GgmlType::kBF16, GgmlType::kQ8_0,   GgmlType::kQ4_0,
+    GgmlType::kQ4_1, GgmlType::kQ5_0, GgmlType::kQ5_1, GgmlType::kQ2_K,   GgmlType::kQ3_K,
+    GgmlType::kQ4_K, GgmlType::kQ5_K, GgmlType::kQ6_K, GgmlType::kIQ4_NL, GgmlType::kIQ4_XS};
+
+inline bool HasWholeBlocks(GgmlType type, int64_t cols) {
+  return cols % TraitsOf(type)->block_elements == 0;
+}
 
 // A name of a device: "executor0" to "executor2" (orders of blocks and threads, the last on two
 // threads of the host), "checked", and "cuda" where LOCKSTEP_DEVICE asks for it.

@@ -44,11 +44,14 @@ DeviceLayer::DeviceLayer(Device& device, DeviceStream& stream, const LayerWeight
       w_down(device, stream, host.w_down) {}
 
 DeviceEnds::DeviceEnds(Device& device, DeviceStream& stream, const Model& model)
-    : embedding_bytes(UploadBytes(device, stream, model.token_embedding().data)),
-      embedding{model.token_embedding().type, model.config().vocab_size, model.config().dim,
-                embedding_bytes.all()},
-      output_norm(device, stream, model.output_norm()),
-      output(device, stream, model.output()) {}
+    : output_norm(device, stream, model.output_norm()), output(device, stream, model.output()) {
+  const ModelConfig& config = model.config();
+  if (config.tied_head) return;
+  const GgufTensor& table = model.token_embedding();
+  const PackedMatrix packed(table.type, config.vocab_size, config.dim, table.data);
+  own_embedding.emplace(device, stream, packed);
+  stream.Synchronize();  // `packed` was read
+}
 
 DeviceWeights::DeviceWeights(Device& device, DeviceStream& stream, const Model& model,
                              int32_t count) {

@@ -55,10 +55,14 @@ struct DeviceLayer {
 struct DeviceEnds {
   DeviceEnds(Device& device, DeviceStream& stream, const Model& model);
 
-  DeviceBuffer<uint8_t> embedding_bytes;
-  DeviceEmbedding embedding;
+  // token_embd, which a tied head shares.
+  const DeviceMatrix& embedding() const {
+    return own_embedding ? own_embedding->matrix() : output.matrix();
+  }
+
   DeviceFloats output_norm;
   UploadedMatrix output;
+  std::optional<UploadedMatrix> own_embedding;  // unless the head is tied
 };
 
 struct DeviceWeights {

@@ -5,7 +5,7 @@
 //                    of the odd one. With an odd number of groups the last has an empty partner.
 //                    (A chain of one fma a k is not fast enough to keep up with memory at half a
 //                    line a k; two chains are, without a second stream.)
-//   quantized        quant_format.h says how; of them
+//   quantized        quant_layout.h says how; of them
 //   Q8_0, Q4_0       for each pair of blocks of 32 k: one line of 64 bytes with the F16 scales of
 //                    both (16 rows of the first, then 16 of the second), then the lines of quants
 //                    of the first block, then those of the second. Every line is aligned to 64. An
@@ -41,21 +41,8 @@ inline constexpr int32_t kSegment = 256;  // k of a seg256 segment
 inline constexpr int32_t kBlocksPerSegment = kSegment / kBlock;
 inline constexpr int32_t kLineBytes = 64;  // 16 rows x 4 bytes
 inline constexpr int32_t kScaleBytes = 2 * kRows;
-inline constexpr int32_t kQ8Lines = 8;
-inline constexpr int32_t kQ4Lines = 4;
 inline constexpr int32_t kQ8FileBytes = 34;  // a block of one row as GGUF stores it
 inline constexpr int32_t kQ4FileBytes = 18;
-
-// Bytes from one pair of blocks to the next, for blocks of `lines` lines.
-LOCKSTEP_LAYOUT int64_t PairBytes(int32_t lines) { return kLineBytes * (1 + 2 * int64_t{lines}); }
-
-// Offsets within a group of block b's 16 scales and of its first line of quants.
-LOCKSTEP_LAYOUT int64_t ScalesAt(int32_t lines, int64_t b) {
-  return b / 2 * PairBytes(lines) + b % 2 * kScaleBytes;
-}
-LOCKSTEP_LAYOUT int64_t LinesAt(int32_t lines, int64_t b) {
-  return b / 2 * PairBytes(lines) + kLineBytes * (1 + b % 2 * lines);
-}
 
 // Groups of a matrix as stored, padding included.
 LOCKSTEP_LAYOUT int64_t StoredGroups(bool halves, int64_t groups) {
@@ -65,11 +52,6 @@ LOCKSTEP_LAYOUT int64_t StoredGroups(bool halves, int64_t groups) {
 // Offset of a group within the matrix.
 LOCKSTEP_LAYOUT int64_t GroupAt(bool halves, int64_t group, int64_t group_bytes) {
   return halves ? group / 2 * 2 * group_bytes + group % 2 * kScaleBytes : group * group_bytes;
-}
-
-// Bytes of a group of `blocks` blocks.
-LOCKSTEP_LAYOUT int64_t QuantGroupBytes(int32_t lines, int64_t blocks) {
-  return blocks / 2 * PairBytes(lines) + blocks % 2 * kLineBytes * (1 + int64_t{lines});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "engine/kernels.h"
 #include "engine/kernels/packed_layout.h"
 #include "engine/kernels/quant_block.h"
+#include "engine/kernels/quant_format.h"
 #include "engine/kernels/test_inputs.h"
 
 namespace lockstep {
@@ -105,7 +106,7 @@ TEST(PackedMatrixTest, BytesLieWhereTheLayoutSays) {
   }
 }
 
-// quant_format.h in numbers: planes, blocks of a unit, lines of its head.
+// quant_layout.h in numbers: planes, blocks of a unit, lines of its head.
 struct Layout {
   GgmlType type;
   int low_bits, high_bits, unit_blocks, head_lines;
@@ -217,7 +218,7 @@ TEST(PackedMatrixTest, OffsetsAre64Bit) {
   EXPECT_EQ(internal::GroupAt(true, kGroup, kGroupBytes / 2), kGroup * kGroupBytes / 2);
   EXPECT_EQ(internal::GroupAt(true, kGroup + 1, kGroupBytes / 2),
             kGroup * kGroupBytes / 2 + internal::kScaleBytes);
-  EXPECT_EQ(internal::QuantGroupBytes(internal::kQ8Lines, int64_t{1} << 26),
+  EXPECT_EQ(internal::QuantGroupBytes(internal::FormatOf(GgmlType::kQ8_0), int64_t{1} << 26),
             (int64_t{1} << 25) * 17 * internal::kLineBytes);
   EXPECT_EQ(PackedMatrix::PackedBytes(GgmlType::kF32, 1 << 18, 4096), int64_t{1} << 32);
 }

@@ -9,7 +9,7 @@
 
 namespace lockstep::internal {
 
-// The fields of quant_format.h in plain form. Elements [0, 32) of a block of 32, [0, 256) of a
+// The fields of quant_layout.h in plain form. Elements [0, 32) of a block of 32, [0, 256) of a
 // super-block; sub-block s is elements [s * sub_block, (s + 1) * sub_block).
 struct QuantBlock {
   uint16_t scale;      // F16

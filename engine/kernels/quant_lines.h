@@ -1,5 +1,5 @@
 // The lines of a quantized group read with vectors as wide as the instruction set compiled for has
-// them: codes, scales and lows of 16 rows, one reader for every type (quant_format.h).
+// them: codes, scales and lows of 16 rows, one reader for every type (quant_layout.h).
 //
 // Internal linkage and no standard library, for the reasons of bits.h.
 #ifndef LOCKSTEP_ENGINE_KERNELS_QUANT_LINES_H_
