@@ -43,9 +43,9 @@ struct TransformerOptions {
   const ProjectionHook* hook = nullptr;  // not owned
   int32_t max_step_tokens = 512;         // longer inputs run as several steps; changes no bit
   int32_t threads = 1;                   // the caller's is one of them; changes no bit
-  // Where the first layers run, in steps whose caches all have these layers on that device, that
-  // have no adapters and want logits of last tokens alone; the rest, and every other step, runs on
-  // the host. Changes no bit.
+  // Where the first layers run, in steps whose caches all have these layers on that device; the
+  // rest, and every other step, runs on the host. What a step applies of an adapter is uploaded
+  // with the first step that does, and stays as long as the adapter does. Changes no bit.
   std::shared_ptr<Device> device = nullptr;  // nullptr: the host
   int32_t device_layers = INT32_MAX;         // at most; all: embedding and logits as well
 };
@@ -67,7 +67,7 @@ struct BatchSequence {
   // are during the call.
   std::span<const AppliedAdapter> adapters = {};
   // Of how many of the last tokens logits are returned, in [1, n]. A verifier of drafts wants more
-  // than one; such a step runs on the host.
+  // than one.
   int32_t logits = 1;
 };
 
@@ -82,7 +82,7 @@ class BrokenCache : public std::logic_error {
   int32_t layer_;
 };
 
-// What is thrown for a model whose weights, or whose function, the kernels of a device do not take.
+// What is thrown for a model that is larger, in some way, than the kernels of a device take.
 class UnsupportedOnDevice : public Error {
  public:
   using Error::Error;
@@ -92,9 +92,9 @@ class UnsupportedOnDevice : public Error {
 class Transformer {
  public:
   // Throws std::invalid_argument unless max_step_tokens and threads are at least 1 and
-  // device_layers is not negative, for a hook together with a device (hooks run on the host),
-  // and for a model with heads that device kernels do not take; what ThreadTeam throws; with a
-  // device UnsupportedOnDevice, std::bad_alloc and DeviceError.
+  // device_layers is not negative, and for a hook together with a device (hooks run on the host);
+  // what ThreadTeam throws; with a device UnsupportedOnDevice, for heads or experts beyond what its
+  // kernels take, std::bad_alloc and DeviceError.
   explicit Transformer(std::shared_ptr<const Model> model, TransformerOptions options = {});
   ~Transformer();
   Transformer(const Transformer&) = delete;

@@ -40,15 +40,13 @@ TEST(DeviceGoldensTest, HoldInShuffledOrdersOnTheLegacyPath) {
 
 TEST(DeviceGoldensTest, WhatNoCacheOnADeviceDoesIsSkipped) {
   CheckOptions check = OnDevice(NewDefaultDevice());
-  check.cases = {"gate-pool", "rows-q8_0-q4_0-w4", "types-q4_1"};
+  check.cases = {"gate-pool", "rows-q8_0-q4_0-w4"};
   const std::vector<GoldenStatus> found = CheckGoldens(check);
-  ASSERT_EQ(found.size(), 3u);
+  ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].state, GoldenState::kSkipped);
   EXPECT_EQ(found[0].detail, "its pool runs out of blocks, and caches on a device have none");
   EXPECT_EQ(found[1].state, GoldenState::kSkipped);
   EXPECT_EQ(found[1].detail, "no cache on a device keeps such rows");
-  EXPECT_EQ(found[2].state, GoldenState::kSkipped);
-  EXPECT_EQ(found[2].detail, "there are no device kernels for type q4_1");
 }
 
 const MatrixControl& NudgeOnDevice() {

@@ -76,6 +76,7 @@ void Attend(DeviceStream& stream, const AttentionArgs& args, const AttentionPlan
       {.plan = plan,
        .keys = {view.key_type, view.window, stride, view.keys, view.exact_keys, view.exact_rows},
        .scale = scale,
+       .cap = args.shape.cap,
        .q = args.q,
        .scores = scratch.scores});
   Launch<SoftmaxKernel>(stream, {.x = plan.heads, .y = plan.queries},
@@ -104,6 +105,7 @@ void AttendRound(DeviceStream& stream, const AttentionArgs& args) {
       .tile_queries = args.view.window > 0 ? 1 : std::max(1, kRowsAtOnce / group),
       .score_stride = ScoreStrideOf(args.positions_max),
       .segments = SegmentsOf(args.positions_max),
+      .window = args.shape.window,
       .positions = args.positions};
   if (plan.head_dim <= 64) return Attend<64>(stream, args, plan);
   if (plan.head_dim <= 128) return Attend<128>(stream, args, plan);

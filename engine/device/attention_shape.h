@@ -25,9 +25,14 @@ struct AttentionPlan {
   int32_t tile_queries;  // that a block takes; 1 with a window, where each sees other rows
   int32_t score_stride;  // floats of a row of scores
   int32_t segments;      // of positions, at most
+  int32_t window;        // rows that a query sees at most, the last ones; 0: all
   Global<const int32_t> positions;  // [queries]
 
   LOCKSTEP_KERNEL int32_t group() const { return heads / kv_heads; }
+  // The first row that the query at `position` sees.
+  LOCKSTEP_KERNEL int32_t FirstOf(int32_t position) const {
+    return window > 0 && position >= window ? position - window + 1 : 0;
+  }
 };
 
 // The rows of one block: queries [first, first + count) and the heads of one KV head.
@@ -35,7 +40,8 @@ struct RowTile {
   int32_t first;
   int32_t count;
   int32_t rows;
-  int32_t most;  // positions that the last query sees
+  int32_t least;  // the first position that the first query sees
+  int32_t most;   // behind the last that the last one sees
 };
 
 template <typename Positions>
@@ -44,7 +50,8 @@ LOCKSTEP_KERNEL RowTile TileOf(const AttentionPlan& plan, const Positions& posit
   const int32_t first = tile * plan.tile_queries;
   const int32_t left = plan.queries - first;
   const int32_t count = left < plan.tile_queries ? left : plan.tile_queries;
-  return {first, count, count * plan.group(), positions[first + count - 1] + 1};
+  return {first, count, count * plan.group(), plan.FirstOf(positions[first]),
+          positions[first + count - 1] + 1};
 }
 
 // Row r of a tile: its query, and its place among all rows, [queries, heads].

@@ -36,9 +36,12 @@ struct AttentionCase {
   int64_t width() const { return int64_t{shape.num_heads} * shape.head_dim; }
   int32_t length() const { return positions.back() + 1; }
   std::string Name() const {
-    return fmt::format("{} heads over {} of {}, {} and {}, {} queries from {} on, window {}",
-                       shape.num_heads, shape.num_kv_heads, shape.head_dim, RowTypeName(key_type),
-                       RowTypeName(value_type), positions.size(), positions.front(), window);
+    return fmt::format(
+        "{} heads over {} of {}, {} and {}, {} queries from {} on, {} exact rows, window {}, cap "
+        "{}",
+        shape.num_heads, shape.num_kv_heads, shape.head_dim, RowTypeName(key_type),
+        RowTypeName(value_type), positions.size(), positions.front(), window, shape.window,
+        shape.cap);
   }
 };
 
@@ -230,6 +233,67 @@ TEST_P(DeviceAttentionTest, AWindowOfExactRows) {
   }
 }
 
+// Windows around the lanes of a sum, the tiles of positions and the segments of values; queries
+// that share a tile and see rows from different places on.
+TEST_P(DeviceAttentionTest, AWindowLeavesTheLastRows) {
+  for (int32_t window : {1, 2, 15, 16, 17, 31, 33, 255, 256, 257, 300}) {
+    for (RowType type : kRowTypes) {
+      Check({.shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 32, .window = window},
+             .key_type = type,
+             .value_type = type,
+             .positions = {0, 3, 15, 16, 40, 255, 256, 257, 330, 600, 601, 602},
+             .positions_max = 1000,
+             .round = window % 2 == 0 ? 5 : 0},
+            static_cast<uint64_t>(window));
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+  Check({.shape = {.num_heads = 1, .num_kv_heads = 1, .head_dim = 16, .window = 2100},
+         .positions = {2300}},
+        1);  // more than a tile of the softmax
+}
+
+TEST_P(DeviceAttentionTest, AWindowOverExactRows) {
+  for (int32_t window : {2, 6, 40}) {
+    Check({.shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 32, .window = window},
+           .key_type = RowType::kQ8_0,
+           .value_type = RowType::kQ4_0,
+           .positions = {3, 4, 5, 40, 270},
+           .window = 4},
+          static_cast<uint64_t>(window));
+  }
+}
+
+// Rows that no query sees may hold anything.
+TEST_P(DeviceAttentionTest, RowsBeforeTheWindowHaveNoPart) {
+  Random random(17);
+  const AttentionCase c = {
+      .shape = {.num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .window = 7},
+      .positions = {300, 301, 303}};
+  Rows rows = MakeRows(c, &random);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (int64_t i = 0; i < 294 * c.stride(); ++i) {
+    std::memcpy(rows.keys.data() + 4 * i, &nan, 4);
+    std::memcpy(rows.values.data() + 4 * i, &nan, 4);
+  }
+  CheckRows(c, rows, RandomValues(96, &random));
+}
+
+TEST_P(DeviceAttentionTest, ACapBendsTheScores) {
+  for (const float cap : {0.5f, 5.0f, 50.0f}) {
+    for (const int32_t window : {0, 9}) {
+      Check({.shape = {.num_heads = 4,
+                       .num_kv_heads = 2,
+                       .head_dim = 24,
+                       .scale = 0.3f,
+                       .window = window,
+                       .cap = cap},
+             .positions = {0, 18, 40}},
+            2);
+    }
+  }
+}
+
 TEST_P(DeviceAttentionTest, NonFiniteScoresReachTheOutput) {
   Random random(16);
   for (float bad : {INFINITY, -INFINITY, std::numeric_limits<float>::quiet_NaN(), 0x1p-140f}) {
@@ -265,6 +329,9 @@ TEST_F(CheckedAttentionTest, KeepsTheModel) {
     Check({.shape = {4, 2, 32}, .key_type = type, .value_type = type, .positions = {5, 6, 34}}, 1);
   }
   Check({.shape = {2, 1, 17}, .key_type = RowType::kF16, .positions = {2}}, 2);
+  Check({.shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 16, .window = 5, .cap = 3},
+         .positions = {2, 40, 41, 258}},
+        4);
   Check({.shape = {9, 1, 32},
          .key_type = RowType::kQ8_0,
          .value_type = RowType::kQ4_0,

@@ -1,5 +1,6 @@
 // Decode steps as recorded graphs.
 #include <algorithm>
+#include <bit>
 
 #include "engine/device/forward.h"
 
@@ -36,7 +37,7 @@ bool DeviceForward::RunAsGraph(std::span<const StepPiece> pieces, int32_t layers
   if (!fits) return false;
   Begin(pieces);
   if (!ReserveAll(layers)) return false;
-  // Logits of one row are those of the first sequence's end, if this is it.
+  // Logits of one row are the first ones, if they are wanted.
   const bool ends = pieces[0].wanted > 0 && pieces[0].output == 0;
   stream_->Launch(GraphFor(layers, ends));
   for (int32_t layer = 0; layer < layers; ++layer) {
@@ -44,7 +45,7 @@ bool DeviceForward::RunAsGraph(std::span<const StepPiece> pieces, int32_t layers
     piece.kv->CommitDeviceSlot(layer, piece.in.positions, *stream_);
   }
   ended_in_graph_ = ends;
-  if (pieces[0].wanted > 0 && !ends) KeepLastRows();
+  if (pieces[0].wanted > 0 && !ends) KeepWantedRows();
   ++graph_steps_;
   return true;
 }
@@ -70,6 +71,11 @@ bool DeviceForward::ReserveAll(int32_t layers) {
 const DeviceGraph& DeviceForward::GraphFor(int32_t layers, bool ends) {
   memory_.clear();
   for (const Piece& piece : layer_pieces_) Describe(*piece.slot, piece.view, &memory_);
+  for (const AppliedAdapter& applied : pieces_[0].in.adapters) {
+    if (applied.scale == 0.0f) continue;
+    memory_.push_back(adapters_.SerialOf(*applied.adapter));
+    memory_.push_back(std::bit_cast<int32_t>(applied.scale));
+  }
   const auto found = std::ranges::find_if(graphs_, [&](const Graph& graph) {
     return graph.memory == memory_ && graph.positions_max == positions_max_ && graph.ends == ends;
   });
@@ -89,7 +95,7 @@ std::unique_ptr<DeviceGraph> DeviceForward::Record(int32_t layers, bool ends) {
       EnqueueLayer(layer, false);
     }
     if (ends) {
-      KeepLastRows();
+      KeepWantedRows();
       EnqueueLogits(1);
       EnqueueArgMax();
     }

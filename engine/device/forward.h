@@ -18,6 +18,8 @@
 
 #include "caches/device.h"
 #include "caches/device_kv.h"
+#include "engine/device/adapters.h"
+#include "engine/device/expert_ffn.h"
 #include "engine/device/kernels.h"
 #include "engine/device/weights.h"
 #include "engine/model/batch.h"
@@ -27,8 +29,8 @@ namespace lockstep::device {
 class DeviceForward {
  public:
   // Layers [0, layers) of the model on the device, layers in [1, num_layers]. Throws
-  // std::invalid_argument for a model whose heads the kernels do not take, UnsupportedOnDevice for
-  // a function that they do not compute, std::bad_alloc.
+  // UnsupportedOnDevice for a model with longer heads or more experts than the kernels take,
+  // std::bad_alloc.
   DeviceForward(std::shared_ptr<const Model> model, std::shared_ptr<Device> device, int32_t layers);
   ~DeviceForward();
 
@@ -36,19 +38,20 @@ class DeviceForward {
   // weights for and all of the caches have rows on it.
   int32_t LayersFor(std::span<const BatchSequence> batch) const;
 
-  // Room for steps of `rows` rows of `sequences` sequences, with positions below `positions`.
-  void Reserve(int32_t rows, int32_t sequences, int32_t positions);
+  // Room for steps of `rows` rows, of which logits of `outputs` are wanted, with positions below
+  // `positions`; for adapters of that rank.
+  void Reserve(int32_t rows, int32_t outputs, int32_t positions);
+  void ReserveAdapters(int32_t rows, int32_t rank);
 
   // Layers [0, layers), 0 < layers <= LayersFor. With fewer than all of the model's, `residual`
   // [rows, dim] holds the embedded tokens before and the residual stream after. With all, nothing
-  // of the host's is read or written, and the last row of each sequence that ends is kept for
-  // Logits.
+  // of the host's is read or written, and the rows whose logits are wanted are kept for Logits.
   void Run(std::span<const StepPiece> pieces, int32_t layers, std::span<float> residual);
 
-  // The logits of sequences [0, sequences), [sequences, vocab_size], after all of them ended in
-  // runs over the whole model. Traces as the pieces of each sequence said.
-  void Logits(int32_t sequences, std::span<float> logits);
-  // ArgMax of the only sequence's logits, which stay on the device. Likewise.
+  // The logits of rows [0, outputs) of those that were wanted, [outputs, vocab_size], after runs
+  // over the whole model. Traces as the pieces of each sequence said.
+  void Logits(int32_t outputs, std::span<float> logits);
+  // ArgMax of the only row of logits, which stay on the device. Likewise.
   int32_t Greedy();
 
   // How many steps ran as a graph, and how many graphs were recorded.
@@ -64,12 +67,19 @@ class DeviceForward {
     std::optional<DeviceKvSlot> slot = {};
     DeviceKvView view = {};
   };
+  struct RowsOf {
+    const DeviceBuffer<float>& rows;
+    int64_t width;  // 0: there are none
+  };
+  struct Angles {
+    DeviceBuffer<float> cos, sin;  // [positions, rope_dim / 2]
+  };
   struct End {
     TraceSink* trace = nullptr;
     int32_t position = 0;
   };
   struct Graph {
-    std::vector<int64_t> memory;  // everything of the cache that its arguments name
+    std::vector<int64_t> memory;  // all of cache and adapters that its arguments name
     bool ends = false;            // it goes on to the logits and their argmax
     int32_t positions_max = 0;
     std::unique_ptr<DeviceGraph> graph;
@@ -92,22 +102,38 @@ class DeviceForward {
   void TracePiece(int32_t layer, Stage stage, const Piece& piece, const DeviceBuffer<float>& rows,
                   int64_t width);
   void Attend(int32_t layer, bool eager);
+  bool Adapts(int32_t layer, AdapterTarget target) const;
+  // y += what each sequence's adapters make of its rows of x.
+  void AddAdapters(int32_t layer, AdapterTarget target, const DeviceBuffer<float>& x,
+                   const DeviceBuffer<float>& y);
+  // residual += norm(scale * (w x with the adapters of w)), without the norm where it is empty.
+  void AddToResidual(int32_t layer, AdapterTarget target, const UploadedMatrix& w,
+                     const DeviceFloats& norm, const DeviceBuffer<float>& x);
   void FeedForward(int32_t layer);
-  void KeepLastRows();
-  void TraceEnds(int32_t sequences, Stage stage, const DeviceBuffer<float>& rows, int64_t width);
-  void FinishLogits(int32_t sequences);  // traced, and in logits_ when the stream gets there
-  void EnqueueLogits(int32_t sequences);
+  void FeedExperts(int32_t layer);
+  void TraceJoined(int32_t layer, Stage stage, const RowsOf& left, const RowsOf& right);
+  void KeepWantedRows();
+  void TraceEnds(int32_t outputs, Stage stage, const DeviceBuffer<float>& rows, int64_t width);
+  void FinishLogits(int32_t outputs);  // traced, and in logits_ when the stream gets there
+  void EnqueueLogits(int32_t outputs);
   void EnqueueArgMax();
 
+  // Attention's grid and scratch are for so many positions: few different numbers, so that few
+  // graphs are recorded.
+  static int32_t RoundedPositions(int32_t positions);
   void ReserveRows(int32_t rows);
-  void ReserveSequences(int32_t sequences);
+  void ReserveOutputs(int32_t outputs);
   void ReservePositions(int32_t positions);
+  Angles AnglesOf(const RopeFrequencies& frequencies, int32_t positions);
 
   bool RunAsGraph(std::span<const StepPiece> pieces, int32_t layers);
   bool ReserveAll(int32_t layers);
   const DeviceGraph& GraphFor(int32_t layers, bool ends);
   std::unique_ptr<DeviceGraph> Record(int32_t layers, bool ends);
 
+  const DeviceLayer& weights_of(int32_t layer) const {
+    return weights_.layers[static_cast<size_t>(layer)];
+  }
   // The normed residual rows, quantized when a matrix that reads them is.
   void NormRows(const DeviceFloats& weight, bool quantize);
   HeadFinish FinishOf(int32_t layer, const DeviceFloats& norm) const;
@@ -120,19 +146,22 @@ class DeviceForward {
   std::shared_ptr<Device> device_;
   std::unique_ptr<DeviceStream> stream_;
   DeviceWeights weights_;
-  AttentionShape shape_;
+  AttentionShape shape_;  // its window is that of the layer in progress
+  DeviceAdapters adapters_;
+  DeviceExpertFfn experts_;
 
   int32_t rows_room_ = 0;
-  int32_t sequences_room_ = 0;
+  int32_t outputs_room_ = 0;
   int32_t positions_room_ = 0;
   int32_t positions_max_ = 0;  // of the step in progress, rounded up
   DeviceBuffer<int32_t> tokens_, positions_;
   DeviceBuffer<int32_t> exact_first_;  // [layers, rows]: a step has at most so many pieces
   DeviceBuffer<float> residual_, normed_, query_, key_, value_, attention_, gate_, up_;
+  DeviceBuffer<float> projected_;  // what a sublayer adds, where that is not added at once
   DeviceBuffer<uint8_t> blocks_, hidden_blocks_;
   DeviceBuffer<float> key_rows_;  // K as it is stored, for traces
   DeviceBuffer<float> scratch_;
-  DeviceBuffer<float> cos_, sin_;
+  Angles rope_, local_rope_;
   DeviceBuffer<float> final_, logits_;
   DeviceBuffer<uint8_t> final_blocks_;
   DeviceBuffer<int32_t> best_, best_scratch_;  // the argmax of sequence 0

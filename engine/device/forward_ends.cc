@@ -1,39 +1,42 @@
-// What comes behind the layers of a step on a device: last rows, logits, their argmax.
+// What comes behind the layers of a step on a device: wanted rows, logits, their argmax.
 #include "engine/device/forward.h"
 
 namespace lockstep::device {
 
-void DeviceForward::KeepLastRows() {
+void DeviceForward::KeepWantedRows() {
   const DeviceEnds& ends = *weights_.ends;
   const int64_t dim = config_.dim;
   for (const Piece& piece : pieces_) {
-    if (piece.in.wanted == 0) continue;
+    const int32_t wanted = piece.in.wanted;
+    if (wanted == 0) continue;
     RmsNorm(*stream_,
-            {.x = residual_.part((piece.first + piece.count - 1) * dim, dim),
+            {.x = residual_.part((piece.first + piece.count - wanted) * dim, wanted * dim),
              .weight = ends.output_norm.all(),
-             .rows = 1,
+             .rows = wanted,
              .n = config_.dim,
              .eps = config_.rms_eps,
-             .y = final_.part(piece.in.output * dim, dim),
+             .y = final_.part(piece.in.output * dim, wanted * dim),
              .blocks = ends.output.quantized()
                            ? final_blocks_.part(QuantizedBytes(piece.in.output, config_.dim),
-                                                QuantizedBytes(1, config_.dim))
-                           : Global<uint8_t>{}});
+                                                QuantizedBytes(wanted, config_.dim))
+                           : Global<uint8_t>{},
+             .residual = {}});
   }
 }
 
-void DeviceForward::EnqueueLogits(int32_t sequences) {
+void DeviceForward::EnqueueLogits(int32_t outputs) {
   const DeviceEnds& ends = *weights_.ends;
   MatMulArgs args;
   args.w = ends.output.matrix();
-  args.tokens = sequences;
+  args.tokens = outputs;
   if (ends.output.quantized()) {
-    args.blocks = final_blocks_.part(0, QuantizedBytes(sequences, config_.dim));
+    args.blocks = final_blocks_.part(0, QuantizedBytes(outputs, config_.dim));
   } else {
-    args.x = final_.part(0, int64_t{sequences} * config_.dim);
+    args.x = final_.part(0, int64_t{outputs} * config_.dim);
   }
-  args.y = logits_.part(0, int64_t{sequences} * config_.vocab_size);
+  args.y = logits_.part(0, int64_t{outputs} * config_.vocab_size);
   args.scale = config_.logit_scale;
+  args.cap = config_.logit_cap;
   MatMul(*stream_, args);
 }
 
@@ -42,9 +45,9 @@ void DeviceForward::EnqueueArgMax() {
          best_.all());
 }
 
-void DeviceForward::TraceEnds(int32_t sequences, Stage stage, const DeviceBuffer<float>& rows,
+void DeviceForward::TraceEnds(int32_t outputs, Stage stage, const DeviceBuffer<float>& rows,
                               int64_t width) {
-  for (int32_t i = 0; i < sequences; ++i) {
+  for (int32_t i = 0; i < outputs; ++i) {
     const End& end = ends_[static_cast<size_t>(i)];
     if (end.trace == nullptr) continue;
     RowsOnHost(rows, i, 1, width);
@@ -52,14 +55,14 @@ void DeviceForward::TraceEnds(int32_t sequences, Stage stage, const DeviceBuffer
   }
 }
 
-void DeviceForward::FinishLogits(int32_t sequences) {
-  TraceEnds(sequences, Stage::kFinalNorm, final_, config_.dim);
-  if (!ended_in_graph_ || sequences != 1) EnqueueLogits(sequences);
-  TraceEnds(sequences, Stage::kLogits, logits_, config_.vocab_size);
+void DeviceForward::FinishLogits(int32_t outputs) {
+  TraceEnds(outputs, Stage::kFinalNorm, final_, config_.dim);
+  if (!ended_in_graph_ || outputs != 1) EnqueueLogits(outputs);
+  TraceEnds(outputs, Stage::kLogits, logits_, config_.vocab_size);
 }
 
-void DeviceForward::Logits(int32_t sequences, std::span<float> logits) {
-  FinishLogits(sequences);
+void DeviceForward::Logits(int32_t outputs, std::span<float> logits) {
+  FinishLogits(outputs);
   stream_->Download(logits_.address(), logits.data(), static_cast<int64_t>(logits.size_bytes()));
   stream_->Synchronize();
 }

@@ -62,7 +62,7 @@ Global<const int32_t> DeviceForward::ExactFirst(int32_t layer, const Piece& piec
 }
 
 void DeviceForward::StoreInPlace(int32_t layer, const Piece& piece, int64_t index) {
-  const DeviceLayer& w = weights_.layers[static_cast<size_t>(layer)];
+  const DeviceLayer& w = weights_of(layer);
   const int64_t width = config_.kv_dim();
   StoreArgs args = {.slot = *piece.slot,
                     .x = key_.part(piece.first * width, piece.count * width),
@@ -78,7 +78,7 @@ void DeviceForward::StoreInPlace(int32_t layer, const Piece& piece, int64_t inde
 }
 
 void DeviceForward::StoreByUpdate(int32_t layer, const Piece& piece) {
-  const DeviceLayer& w = weights_.layers[static_cast<size_t>(layer)];
+  const DeviceLayer& w = weights_of(layer);
   const int64_t width = config_.kv_dim();
   const Global<float> keys = key_.part(piece.first * width, piece.count * width);
   FinishQuery(*stream_, FinishOf(layer, w.k_norm), positions_.part(piece.first, piece.count),
@@ -90,7 +90,8 @@ void DeviceForward::StoreByUpdate(int32_t layer, const Piece& piece) {
 
 void DeviceForward::Attend(int32_t layer, bool eager) {
   const int64_t width = config_.q_dim();
-  const bool quantize = weights_.layers[static_cast<size_t>(layer)].wo.quantized();
+  const bool quantize = weights_of(layer).wo.quantized();
+  shape_.window = config_.window_of(layer);
   if (eager) TraceCacheRows(layer);
   for (Piece& piece : pieces_) {
     if (eager) {

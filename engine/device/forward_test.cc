@@ -17,19 +17,6 @@ namespace {
 using ::testing::Combine;
 using ::testing::ValuesIn;
 
-// The small presets whose function the kernels compute.
-std::vector<std::string> DevicePresets() {
-  std::vector<std::string> names;
-  for (const std::string& name : SmallPresets()) {
-    const SyntheticSpec& spec = SyntheticPreset(name);
-    if ((spec.window == 0 || spec.window >= spec.context_length) && spec.logit_cap == 0 &&
-        spec.experts == 0) {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
 // ---- Every preset, every cache ----------------------------------------------------------------
 
 class DeviceForwardTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
@@ -48,14 +35,14 @@ std::vector<std::string> Caches() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, DeviceForwardTest,
-                         Combine(ValuesIn(DevicePresets()), ValuesIn(Caches())), [](const auto& i) {
+                         Combine(ValuesIn(SmallPresets()), ValuesIn(Caches())), [](const auto& i) {
                            return TestName(std::get<0>(i.param) + "_" + std::get<1>(i.param));
                          });
 
 TEST(DeviceForwardTestItself, EachCacheIsTakenByModelsOfSeveralWeightTypes) {
   for (const std::string& cache : Caches()) {
     int32_t taken = 0;
-    for (const std::string& preset : DevicePresets()) taken += Takes(*PresetModel(preset), cache);
+    for (const std::string& preset : SmallPresets()) taken += Takes(*PresetModel(preset), cache);
     EXPECT_GE(taken, 4) << cache;
   }
 }
@@ -77,6 +64,22 @@ TEST(DeviceOrderTest, EveryAccessIsOneThatTheModelAllows) {
   pair.ExpectEqualStep(5, 3);
   pair.ExpectEqualStep(1, 4);
   pair.ExpectEqualRows();
+}
+
+// Longer than a window of 5 or 6 rows; a window of exact rows inside it; experts of either kind.
+TEST(DeviceOrderTest, FamiliesKeepTheModelToo) {
+  for (const char* preset : {"tiny-mistral-6x2-q8_0", "tiny-gemma2-5x1-q8_0", "tiny-gemma3-3x1-f16",
+                             "tiny-qwen2moe-3x1-f16", "tiny-qwen3moe-4x1-q4_0"}) {
+    for (const bool checked : {true, false}) {
+      SCOPED_TRACE(preset);
+      const auto device = MakeHostExecutor({.seed = 5, .checked = checked});
+      const bool blocks = Takes(*PresetModel(preset), "cuda-quantized/q8_0+q8_0/w4");
+      Pair pair(preset, blocks ? "cuda-quantized/q8_0+q8_0/w4" : "cuda", device);
+      pair.ExpectEqualStep(8, 3);
+      pair.ExpectEqualStep(1, 4);
+      pair.ExpectEqualRows();
+    }
+  }
 }
 
 TEST(DeviceLayersTest, AnyNumberOfLayersOnTheDeviceGivesTheSameBits) {
@@ -125,16 +128,28 @@ std::string Refusal(const SyntheticSpec& spec, int32_t layers) {
   return "accepted";
 }
 
-TEST(DeviceOptionsTest, RefusesFunctionsWithoutKernelsByName) {
-  EXPECT_EQ(Refusal(SyntheticPreset("tiny-mistral-6x2-q8_0"), 1),
-            "device: model 'tiny-mistral-6x2-q8_0': there are no device kernels for sliding "
-            "windows (run the model on the host)");
+TEST(DeviceOptionsTest, RefusesModelsThatAreTooLargeForTheKernels) {
+  SyntheticSpec spec = SyntheticPreset("tiny-mqa-4x1-f16");
+  spec.head_dim = 272;
+  EXPECT_EQ(Refusal(spec, 1),
+            "device: model 'tiny-mqa-4x1-f16': 272 elements of a head; the kernels take up to 256 "
+            "(run the model on the host)");
+  spec = SyntheticPreset("tiny-mixtral-4x2-q8_0");
+  spec.dim = spec.ffn_dim = 32;
+  spec.num_layers = 1;
+  spec.experts = 1024;
+  EXPECT_EQ(Refusal(spec, 1), "accepted");
+  spec.experts = 1025;
+  EXPECT_EQ(Refusal(spec, 1),
+            "device: model 'tiny-mixtral-4x2-q8_0': 1025 experts; the kernels take up to 1024 (run "
+            "the model on the host)");
 }
 
 // ---- Traces -----------------------------------------------------------------------------------
 
 TEST(DeviceTraceTest, ShowsEveryStageInTheHostsOrder) {
-  for (const char* preset : {"tiny-bias-qknorm-6x2-q8_0", "tiny-granite-6x3-q8_0"}) {
+  for (const char* preset : {"tiny-bias-qknorm-6x2-q8_0", "tiny-granite-6x3-q8_0",
+                             "tiny-gemma2-5x1-q8_0", "tiny-qwen2moe-3x1-f16"}) {
     for (const char* cache : {"cuda", "hybrid/1"}) {
       SCOPED_TRACE(std::string(preset) + " " + cache);
       Pair pair(preset, cache, NewDefaultDevice());
@@ -225,6 +240,27 @@ TEST(DeviceBatchTest, PrefillBesideDecodeGivesTheBitsOfEachAlone) {
     }
   }
   EXPECT_GT(engine.device_use().layer_steps, 0);
+}
+
+// What a verifier of drafts wants: logits of several last tokens, in one step on the device.
+TEST(DeviceBatchTest, SeveralRowsOfLogitsOfASequence) {
+  for (const int32_t layers : {INT32_MAX, 1}) {
+    Pair pair("tiny-untied-4x2-q8_0", "cuda", NewDefaultDevice(), layers);
+    pair.ExpectEqualStep(4, 1);
+    const std::vector<int32_t> tokens = {9, 8, 7, 6, 5}, positions = {4, 5, 6, 7, 8};
+    const auto logits = [&](Side& side) {
+      const BatchSequence sequence = {
+          .tokens = tokens, .positions = positions, .cache = side.cache.get(), .logits = 3};
+      return Bits(side.engine.ForwardBatch({&sequence, 1}));
+    };
+    const int64_t before = pair.device.engine.device_use().layer_steps;
+    const auto there = logits(pair.device);
+    EXPECT_EQ(there.size(), 3u * 320u);
+    EXPECT_EQ(there, logits(pair.host));
+    EXPECT_GT(pair.device.engine.device_use().layer_steps, before);
+    pair.ExpectEqualRows();
+    pair.ExpectEqualStep(1, 2);
+  }
 }
 
 // ---- Failures ---------------------------------------------------------------------------------

@@ -31,12 +31,14 @@ inline int64_t QuantizedBytes(int64_t rows, int32_t cols) {
   return rows * (cols / 32) * kActivationBytes;
 }
 
-// A PackedMatrix on the device.
+// A PackedMatrix on the device, or several of one type and shape, one behind the other.
 struct DeviceMatrix {
   GgmlType type = GgmlType::kF32;
-  int32_t rows = 0;             // outputs
-  int32_t cols = 0;             // of the reduction
-  Global<const uint8_t> bytes;  // PackedMatrix::PackedBytes(type, rows, cols), 16-byte aligned
+  int32_t rows = 0;  // outputs
+  int32_t cols = 0;  // of the reduction
+  // count * PackedMatrix::PackedBytes(type, rows, cols), 16-byte aligned.
+  Global<const uint8_t> bytes;
+  int32_t count = 1;
 
   bool quantized() const { return IsQuantized(type); }
 };
@@ -54,6 +56,7 @@ struct RmsNormArgs {
   float eps = 0;
   Global<float> y;         // [rows, n]; may be x
   Global<uint8_t> blocks;  // y quantized, or {}
+  Global<float> residual;  // [rows, n], += y; or {}
 };
 void RmsNorm(DeviceStream& stream, const RmsNormArgs& args);
 
@@ -61,7 +64,8 @@ void RmsNorm(DeviceStream& stream, const RmsNormArgs& args);
 void QuantizeActivations(DeviceStream& stream, Global<const float> x, int32_t rows, int32_t cols,
                          Global<uint8_t> blocks);
 
-// y = w x, then in this order, each where it is given: y += bias; y *= scale; residual += y.
+// y = w x, then in this order, each where it is given: y += bias; y *= scale; y = the soft-cap of
+// y; residual += y.
 struct MatMulArgs {
   DeviceMatrix w;
   int32_t tokens = 0;
@@ -70,7 +74,12 @@ struct MatMulArgs {
   Global<float> y;               // [tokens, w.rows], or {} with a residual
   Global<const float> bias;      // [w.rows], or {}
   float scale = 1;
+  float cap = 0;           // 0: none
   Global<float> residual;  // [tokens, w.rows], or {}
+  // Of experts: which of w's matrices each token takes, [tokens], or {} where w is one. Token t
+  // reads row t / x_share of x.
+  Global<const int32_t> chosen;
+  int32_t x_share = 1;
 };
 void MatMul(DeviceStream& stream, const MatMulArgs& args);
 
@@ -78,6 +87,39 @@ void MatMul(DeviceStream& stream, const MatMulArgs& args);
 // (n % 32 == 0), or {}.
 void SiluGate(DeviceStream& stream, Global<const float> gate, Global<const float> up, int32_t rows,
               int32_t n, Global<float> out, Global<uint8_t> blocks = {});
+// The same with GELU (its tanh approximation) in place of SiLU.
+void GeluGate(DeviceStream& stream, Global<const float> gate, Global<const float> up, int32_t rows,
+              int32_t n, Global<float> out, Global<uint8_t> blocks = {});
+
+// x *= scale, and then residual += x where there is one. [count] each.
+void ScaleAndAdd(DeviceStream& stream, Global<float> x, int64_t count, float scale,
+                 Global<float> residual);
+
+// The experts that each row uses, in increasing order, and their weights
+// (engine/ARITHMETIC.md 4.8).
+struct RouteArgs {
+  int32_t rows = 0;
+  int32_t experts = 0;  // <= 1024
+  int32_t used = 0;     // in [1, experts]
+  bool normalize = false;
+  Global<const float> logits;  // [rows, experts]
+  Global<int32_t> chosen;      // [rows, used]
+  Global<float> weights;       // [rows, used]
+};
+void Route(DeviceStream& stream, const RouteArgs& args);
+
+// residual += the sum of each row's experts, and of its shared one where there is one.
+struct AddExpertsArgs {
+  int32_t rows = 0;
+  int32_t dim = 0;
+  int32_t used = 0;
+  Global<const float> weights;       // [rows, used]
+  Global<const float> outputs;       // [rows, used, dim]
+  Global<const float> shared_logit;  // [rows], or {}
+  Global<const float> shared;        // [rows, dim], or {}
+  Global<float> residual;            // [rows, dim]
+};
+void AddExperts(DeviceStream& stream, const AddExpertsArgs& args);
 
 // What turns and norms the heads of a row.
 struct HeadFinish {
@@ -112,13 +154,13 @@ void StoreKeys(DeviceStream& stream, const HeadFinish& finish, const StoreArgs& 
 // Encoding alone. `rows` is ignored.
 void StoreValues(DeviceStream& stream, int32_t head_dim, const StoreArgs& args);
 
-// Queries of one sequence. Query i sees rows [0, positions[i] + 1) of the view, and the exact rows
-// that the view says.
+// Queries of one sequence. Query i sees rows [0, positions[i] + 1) of the view, of which the
+// shape's window leaves the last ones, and the exact rows that the view says.
 struct AttentionArgs {
   AttentionShape shape;  // head_dim <= 256
   DeviceKvView view;     // view.length is not read
   int32_t queries = 0;
-  Global<const int32_t> positions;  // [queries]
+  Global<const int32_t> positions;  // [queries], increasing
   int32_t positions_max = 0;        // positions[i] < positions_max
   Global<const float> q;            // [queries, num_heads * head_dim]
   Global<float> out;                // the same shape

@@ -27,7 +27,12 @@ constexpr int32_t kVectorTokens = 8;
 Epilogue EpilogueOf(const MatMulArgs& args) {
   const int64_t count = int64_t{args.tokens} * args.w.rows;
   LS_CHECK(args.y.size > 0 || args.residual.size > 0, "a product that goes nowhere");
-  Epilogue out = {.rows = args.w.rows, .scale = args.scale, .y = {}, .bias = {}, .residual = {}};
+  Epilogue out = {.rows = args.w.rows,
+                  .scale = args.scale,
+                  .cap = args.cap,
+                  .y = {},
+                  .bias = {},
+                  .residual = {}};
   if (args.y.size > 0) out.y = First("y", args.y, count);
   if (args.bias.size > 0) out.bias = First("bias", args.bias, args.w.rows);
   if (args.residual.size > 0) out.residual = First("residual", args.residual, count);
@@ -44,6 +49,9 @@ void Vector(DeviceStream& stream, const MatMulArgs& args) {
   Launch<Kernel>(stream, {.x = args.tokens, .y = BlocksFor(strips, Kernel::kUnits / slots)},
                  {.cols = args.w.cols,
                   .slots = slots,
+                  .x_share = args.x_share,
+                  .matrix_bytes = args.w.bytes.size / args.w.count,
+                  .chosen = args.chosen,
                   .weights = args.w.bytes,
                   .x = args.x,
                   .blocks = args.blocks,
@@ -64,7 +72,8 @@ void Tiles(DeviceStream& stream, const MatMulArgs& args) {
 
 template <WeightType kType>
 void MatMulOf(DeviceStream& stream, const MatMulArgs& args) {
-  if (args.tokens <= kVectorTokens) {
+  // Tokens with matrices of their own share no reading of them.
+  if (args.tokens <= kVectorTokens || args.w.count > 1) {
     Vector<kType>(stream, args);
   } else if constexpr (kIsQuantized<kType>) {
     Tiles<MatMulQuantKernel<kType>>(stream, args);
@@ -77,12 +86,15 @@ void MatMulOf(DeviceStream& stream, const MatMulArgs& args) {
 
 void MatMul(DeviceStream& stream, const MatMulArgs& args) {
   const DeviceMatrix& w = args.w;
-  LS_CHECK(w.bytes.size == PackedMatrix::PackedBytes(w.type, w.rows, w.cols),
-           "{} bytes for a matrix of {} x {}", w.bytes.size, w.rows, w.cols);
+  LS_CHECK(w.bytes.size == w.count * PackedMatrix::PackedBytes(w.type, w.rows, w.cols),
+           "{} bytes for {} matrices of {} x {}", w.bytes.size, w.count, w.rows, w.cols);
+  LS_CHECK(args.x_share == 1 || w.count > 1, "one matrix, {} tokens a row", args.x_share);
+  if (w.count > 1) CheckSize("chosen matrices", args.chosen, args.tokens);
+  const int32_t rows = BlocksFor(args.tokens, args.x_share);
   if (w.quantized()) {
-    CheckSize("quantized activations", args.blocks, QuantizedBytes(args.tokens, w.cols));
+    CheckSize("quantized activations", args.blocks, QuantizedBytes(rows, w.cols));
   } else {
-    CheckSize("activations", args.x, int64_t{args.tokens} * w.cols);
+    CheckSize("activations", args.x, int64_t{rows} * w.cols);
   }
   switch (WeightTypeOf(w.type)) {
 #define LOCKSTEP_PRODUCT(type) \

@@ -27,6 +27,7 @@ struct After {
   bool y = true;
   bool bias = false;
   float scale = 1;
+  float cap = 0;
   bool residual = false;
 };
 
@@ -50,6 +51,7 @@ class MatMulCases : public device_test::DeviceTest {
       float* row = &y[static_cast<size_t>(t) * rows];
       if (after.bias) Scalar().add(bias.data(), w.rows(), row);
       if (after.scale != 1.0f) Scalar().scale(after.scale, w.rows(), row);
+      if (after.cap != 0.0f) Scalar().soft_cap(after.cap, w.rows(), row);
       if (after.residual) Scalar().add(row, w.rows(), &residual[static_cast<size_t>(t) * rows]);
     }
     Run(w, x, after, bias, device_y, device_residual);
@@ -68,6 +70,48 @@ class MatMulCases : public device_test::DeviceTest {
         Scalar(), tokens, cols,
         RandomValues(static_cast<size_t>(tokens) * static_cast<size_t>(cols), random));
     Check(w, x, after);
+  }
+
+  void CheckChosen(GgmlType type, int32_t rows, int32_t cols, int32_t matrices,
+                   const std::vector<int32_t>& chosen, int32_t share, Random* random) {
+    std::vector<PackedMatrix> all;
+    std::vector<std::byte> packed;
+    for (int32_t i = 0; i < matrices; ++i) {
+      const PackedMatrix& w =
+          all.emplace_back(type, rows, cols, RandomWeights(type, int64_t{rows} * cols, random));
+      packed.insert(packed.end(), w.data(), w.data() + PackedMatrix::PackedBytes(type, rows, cols));
+    }
+    const auto tokens = static_cast<int32_t>(chosen.size());
+    const auto x = MakeActivations(
+        Scalar(), tokens / share, cols,
+        RandomValues(static_cast<size_t>(tokens / share) * static_cast<size_t>(cols), random));
+    std::vector<float> expected(chosen.size() * static_cast<size_t>(rows));
+    for (size_t t = 0; t < chosen.size(); ++t) {
+      const auto row = static_cast<int64_t>(t) / share;
+      const Activations one = {.tokens = 1,
+                               .cols = cols,
+                               .values = x.values.data() + row * cols,
+                               .blocks = x.blocks.data() + row * (cols / 32)};
+      const PackedMatrix& w = all[static_cast<size_t>(chosen[t])];
+      kernels_test::Multiply(Scalar(), w, one, 0, w.groups(),
+                             &expected[t * static_cast<size_t>(rows)], rows);
+    }
+    const auto weights = PutBytes(packed);
+    const auto values = Put(x.values);
+    const auto blocks = PutBytes(std::as_bytes(std::span(x.blocks)));
+    const auto device_chosen = Put(chosen);
+    const auto y = Put(std::vector<float>(expected.size(), kCanary));
+    device::MatMulArgs args;
+    args.w = {type, rows, cols, weights.all(), matrices};
+    args.tokens = tokens;
+    args.x = IsQuantized(type) ? Global<const float>{} : Global<const float>(values.all());
+    args.blocks = IsQuantized(type) ? Global<const uint8_t>(blocks.all()) : Global<const uint8_t>{};
+    args.y = y.all();
+    args.chosen = device_chosen.all();
+    args.x_share = share;
+    device::MatMul(stream(), args);
+    ExpectSameBits(expected, Get(y),
+                   fmt::format("{} of {} matrices", TraitsOf(type)->name, matrices));
   }
 
  private:
@@ -90,6 +134,7 @@ class MatMulCases : public device_test::DeviceTest {
     if (after.y) args.y = y.all();
     if (after.bias) args.bias = device_bias.all();
     args.scale = after.scale;
+    args.cap = after.cap;
     if (after.residual) args.residual = residual.all();
     device::MatMul(stream(), args);
     stream().Synchronize();
@@ -135,7 +180,7 @@ TEST_P(DeviceMatMulTest, AnyNumberOfTokens) {
   }
 }
 
-TEST_P(DeviceMatMulTest, BiasScaleAndResidualInThisOrder) {
+TEST_P(DeviceMatMulTest, BiasScaleCapAndResidualInThisOrder) {
   Random random(3);
   for (GgmlType type : {GgmlType::kF16, GgmlType::kQ8_0, GgmlType::kQ4_0, GgmlType::kQ5_1}) {
     for (int32_t tokens : {1, 3, 20}) {
@@ -143,6 +188,7 @@ TEST_P(DeviceMatMulTest, BiasScaleAndResidualInThisOrder) {
       CheckShape(type, 33, 288, tokens, {.scale = 0.22f, .residual = true}, &random);
       CheckShape(type, 33, 288, tokens, {.y = false, .residual = true}, &random);
       CheckShape(type, 33, 288, tokens, {.bias = true, .scale = 0.22f, .residual = true}, &random);
+      CheckShape(type, 33, 288, tokens, {.bias = true, .scale = 3.0f, .cap = 5.0f}, &random);
     }
   }
 }
@@ -215,6 +261,17 @@ TEST_P(DeviceMatMulTest, ANegativeUnderflowStaysNegative) {
   }
 }
 
+// Each token multiplies with a matrix of its own, and several read one row of x.
+TEST_P(DeviceMatMulTest, ATokenTakesTheMatrixThatItChose) {
+  Random random(11);
+  for (GgmlType type : kWeightTypes) {
+    const int32_t cols = HasWholeBlocks(type, 96) ? 96 : 256;
+    CheckChosen(type, 33, cols, 4, {2, 0, 3, 3, 1, 0}, 2, &random);
+    CheckChosen(type, 17, cols, 3, {0, 1, 2, 2, 1, 0, 1, 1, 0, 2, 0, 1}, 1, &random);
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
 LOCKSTEP_ON_DEVICES(DeviceMatMulTest);
 
 class CheckedMatMulTest : public MatMulCases {
@@ -228,6 +285,7 @@ TEST_F(CheckedMatMulTest, KeepsTheModel) {
     const bool super = TraitsOf(type)->block_elements == 256;
     CheckShape(type, 17, super ? 512 : 544, 1, {.bias = true, .residual = true}, &random);
     CheckShape(type, 65, super ? 256 : 64, 9, {.bias = true, .residual = true}, &random);
+    CheckChosen(type, 17, super ? 256 : 32, 2, {1, 0, 1}, 1, &random);
   }
 }
 

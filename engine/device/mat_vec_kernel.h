@@ -26,7 +26,10 @@ struct MatVecKernel {
 
   struct Args {
     int32_t cols;
-    int32_t slots;  // segments of a strip that are computed at once; a power of two <= kUnits
+    int32_t slots;    // segments of a strip that are computed at once; a power of two <= kUnits
+    int32_t x_share;  // tokens that read one row of x
+    int64_t matrix_bytes;          // of one of several matrices
+    Global<const int32_t> chosen;  // [tokens], which of them; empty where there is one
     Global<const uint8_t> weights;
     Global<const float> x;         // [tokens, cols], for float weights
     Global<const uint8_t> blocks;  // [tokens, cols / 32], for quantized ones
@@ -84,6 +87,15 @@ struct MatVecKernel {
   }
 
  private:
+  // Offset of a strip of the token's matrix.
+  template <typename Block>
+  LOCKSTEP_KERNEL static int64_t StripAt(const Block& block, const Args& args, int32_t strip) {
+    const auto chosen = block.Use(args.chosen);
+    int32_t matrix = 0;
+    if (chosen.size() > 0) matrix = chosen[block.x()];
+    return matrix * args.matrix_bytes + strip * StripBytes<kType>(args.cols);
+  }
+
   template <typename Block>
   LOCKSTEP_KERNEL static Sums Segment(const Block& block, const Args& args, int32_t strip,
                                       int32_t segment, int32_t lane) {
@@ -102,8 +114,8 @@ struct MatVecKernel {
     const auto x = block.Use(args.x);
     const int64_t begin = int64_t{segment} * kSegment;
     const int64_t end = begin + kSegment < args.cols ? begin + kSegment : args.cols;
-    const int64_t line = strip * StripBytes<kType>(args.cols) + lane * 4;
-    const int64_t row = block.x() * int64_t{args.cols};
+    const int64_t line = StripAt(block, args, strip) + lane * 4;
+    const int64_t row = block.x() / args.x_share * int64_t{args.cols};
     Sums acc = {};
     int64_t k = begin;
     for (; k + kAtOnce <= end; k += kAtOnce) {
@@ -134,9 +146,10 @@ struct MatVecKernel {
     const int32_t blocks = args.cols / 32;
     const int32_t begin = segment * kBlocksPerSegment;
     const int32_t end = begin + kBlocksPerSegment < blocks ? begin + kBlocksPerSegment : blocks;
+    const int64_t group = StripAt(block, args, strip);
     Sums acc = {};
     for (int32_t b = begin; b < end; ++b) {
-      acc.v[0] = AddBlock(block, args, strip * StripBytes<kType>(args.cols), b, lane, acc.v[0]);
+      acc.v[0] = AddBlock(block, args, group, b, lane, acc.v[0]);
     }
     return acc;
   }
@@ -153,7 +166,7 @@ struct MatVecKernel {
     for (int32_t i = 0; i < Quant::kLines; ++i) {
       words[i] = weights.template Load<uint32_t>(line + i * kLineBytes);
     }
-    const int64_t at = (block.x() * int64_t{args.cols / 32} + b) * kBlockBytes;
+    const int64_t at = (block.x() / args.x_share * int64_t{args.cols / 32} + b) * kBlockBytes;
     uint32_t quants[8];
     for (int32_t i = 0; i < 4; ++i) {
       const auto two = blocks.template Load<Words2>(at + 8 * i);

@@ -109,6 +109,28 @@ LOCKSTEP_KERNEL float Exp(float x) {
   return x == x ? result : x;
 }
 
+// engine/ARITHMETIC.md 5.2.
+LOCKSTEP_KERNEL float Tanh(float x) {
+  const float a = FloatOf(BitsOf(x) & 0x7fffffffu);
+  const float z = a * a;
+  float p = -0x1.75e1dp-8f;
+  p = Fma(p, z, 0x1.52269ap-6f);
+  p = Fma(p, z, -0x1.b83c5ap-5f);
+  p = Fma(p, z, 0x1.110726p-3f);
+  p = Fma(p, z, -0x1.555532p-2f);
+  const float small = Fma(a * z, p, a);
+  const float large = 1.0f - 2.0f / (Exp(a + a) + 1.0f);
+  const float r = a < 0x1.4p-1f ? small : large;
+  return FloatOf(BitsOf(r) | (BitsOf(x) & 0x80000000u));
+}
+
+LOCKSTEP_KERNEL float SoftCap(float x, float cap) { return Tanh(x / cap) * cap; }
+
+// 1 / (1 + e^-x).
+LOCKSTEP_KERNEL float Sigmoid(float x) {
+  return 1.0f / (1.0f + Exp(FloatOf(BitsOf(x) ^ 0x80000000u)));
+}
+
 }  // namespace lockstep::device
 
 #endif  // LOCKSTEP_ENGINE_DEVICE_MATH_H_

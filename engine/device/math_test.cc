@@ -54,6 +54,36 @@ TEST(DeviceMathTest, ExpOverAllExponents) {
   }
 }
 
+void ExpectSameTanh(uint32_t bits) {
+  const auto x = std::bit_cast<float>(bits);
+  ASSERT_EQ(CanonicalBits(CanonicalTanh(x)), CanonicalBits(device::Tanh(x))) << x;
+}
+
+TEST(DeviceMathTest, TanhAtItsEdgesAndOverAllExponents) {
+  for (const float edge :
+       {0.0f, 0x1.4p-1f, 0x1.429024p-1f, 9.0f, 0x1p-126f, std::numeric_limits<float>::infinity()}) {
+    for (uint32_t around = 0; around < 2000; ++around) {
+      const uint32_t bits = std::bit_cast<uint32_t>(edge) + around - 1000;
+      ExpectSameTanh(bits);
+      ExpectSameTanh(bits ^ 0x80000000u);
+    }
+  }
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 8191) {
+    ExpectSameTanh(static_cast<uint32_t>(bits));
+  }
+}
+
+// Every selector of bytes of two words, and every place of the table of IQ4.
+TEST(DeviceMathTest, BytesAreTakenFromWhereTheSelectorSays) {
+  const uint32_t a = 0x33221100u, b = 0x77665544u;
+  for (uint32_t selector = 0; selector < 0x8888u; ++selector) {
+    if ((selector & 0x8888u) != 0) continue;
+    uint32_t expected = 0;
+    for (int j = 0; j < 4; ++j) expected |= (selector >> (4 * j) & 7u) * 0x11u << (8 * j);
+    ASSERT_EQ(device::BytesAt(a, b, selector), expected) << selector;
+  }
+}
+
 // Products and sums of every size against each other: ties, cancellation, subnormal results.
 TEST(DeviceMathTest, FmaRoundsOnce) {
   Random random(1);

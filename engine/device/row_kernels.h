@@ -63,6 +63,7 @@ struct RmsNormKernel {
     Global<const float> weight;  // [n]
     Global<float> y;             // may be x
     Global<uint8_t> blocks;      // or empty
+    Global<float> residual;      // [rows, n], or empty
   };
   template <typename Block>
   struct SharedOf {
@@ -104,6 +105,7 @@ struct RmsNormKernel {
     const auto weight = block.Use(args.weight);
     const auto y = block.Use(args.y);
     const auto blocks = block.Use(args.blocks);
+    const auto residual = block.Use(args.residual);
     const int64_t row = block.x() * int64_t{args.n};
     PerThread<Block, Floats4, kThreads> values;
     for (int32_t begin = 0; begin < args.n; begin += 4 * kThreads) {
@@ -116,6 +118,7 @@ struct RmsNormKernel {
           const float value = (x[row + i] * r) * weight[i];
           y[row + i] = value;
           values[t].v[j] = value;
+          if (residual.size() > 0) residual[row + i] = residual[row + i] + value;
         }
       });
       if (blocks.size() > 0) {
@@ -148,9 +151,11 @@ struct QuantizeActivationsKernel {
   }
 };
 
+// activation(gate) * up; GELU by its tanh approximation (engine/ARITHMETIC.md 4.6).
 // Grid: [elements / (4 kThreads)].
-struct SiluGateKernel {
-  static constexpr char kName[] = "silu_gate";
+template <bool kGelu>
+struct GateKernel {
+  static constexpr const char* kName = kGelu ? "gelu_gate" : "silu_gate";
   static constexpr int32_t kThreads = 128;
   struct Args {
     Global<const float> gate;
@@ -170,8 +175,7 @@ struct SiluGateKernel {
     block.template ForThreads<kThreads>([&](int32_t t) {
       for (int32_t j = 0; j < 4 && first + 4 * t + j < out.size(); ++j) {
         const int64_t i = first + 4 * t + j;
-        const float g = gate[i];
-        const float value = (g / (1.0f + Exp(FloatOf(BitsOf(g) ^ 0x80000000u)))) * up[i];
+        const float value = Activated(gate[i]) * up[i];
         out[i] = value;
         values[t].v[j] = value;
       }
@@ -179,6 +183,42 @@ struct SiluGateKernel {
     if (blocks.size() > 0) {
       StoreQuantized<kThreads>(block, shared, values, first, out.size(), blocks);
     }
+  }
+
+ private:
+  LOCKSTEP_KERNEL static float Activated(float g) {
+    float w = g;
+    if constexpr (kGelu) {
+      const float cubic = Fma(0x1.6e4e26p-5f, g * g, 1.0f);
+      w = (g * cubic) * 0x1.988454p+0f;
+    }
+    return g / (1.0f + Exp(FloatOf(BitsOf(w) ^ 0x80000000u)));
+  }
+};
+
+// Grid: [elements / kThreads].
+struct ScaleAndAddKernel {
+  static constexpr char kName[] = "scale_and_add";
+  static constexpr int32_t kThreads = 256;
+  struct Args {
+    float scale;  // 1: none
+    Global<float> x;
+    Global<float> residual;  // or empty
+  };
+  template <typename Block>
+  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
+    const auto x = block.Use(args.x);
+    const auto residual = block.Use(args.residual);
+    block.template ForThreads<kThreads>([&](int32_t t) {
+      const int64_t i = block.x() * int64_t{kThreads} + t;
+      if (i >= x.size()) return;
+      float value = x[i];
+      if (args.scale != 1.0f) {
+        value = value * args.scale;
+        x[i] = value;
+      }
+      if (residual.size() > 0) residual[i] = residual[i] + value;
+    });
   }
 };
 

@@ -6,6 +6,8 @@ namespace lockstep {
 LOCKSTEP_CUDA_KERNEL(device::EmbedKernel)
 LOCKSTEP_CUDA_KERNEL(device::RmsNormKernel)
 LOCKSTEP_CUDA_KERNEL(device::QuantizeActivationsKernel)
-LOCKSTEP_CUDA_KERNEL(device::SiluGateKernel)
+LOCKSTEP_CUDA_KERNEL(device::GateKernel<false>)
+LOCKSTEP_CUDA_KERNEL(device::GateKernel<true>)
+LOCKSTEP_CUDA_KERNEL(device::ScaleAndAddKernel)
 
 }  // namespace lockstep

@@ -77,7 +77,7 @@ class RowCases : public device_test::DeviceTest {
     }
   }
 
-  void CheckRmsNorm(int32_t rows, int32_t n, bool in_place) {
+  void CheckRmsNorm(int32_t rows, int32_t n, bool in_place, bool adds = false) {
     Random random(3);
     const auto count = static_cast<size_t>(rows) * static_cast<size_t>(n);
     auto x = RandomValues(count, &random);
@@ -87,6 +87,9 @@ class RowCases : public device_test::DeviceTest {
     for (size_t at = 0; at < count; at += static_cast<size_t>(n)) {
       Scalar().rms_norm(&x[at], weight.data(), n, 1e-5f, &expected[at]);
     }
+    auto residual = RandomValues(count, &random);
+    const auto device_residual = Put(residual);
+    Scalar().add(expected.data(), static_cast<int32_t>(count), residual.data());
     const auto device_x = Put(x);
     const auto device_weight = Put(weight);
     auto guarded = std::vector<float>(count + 1, kCanary);
@@ -99,7 +102,9 @@ class RowCases : public device_test::DeviceTest {
                                .n = n,
                                .eps = 1e-5f,
                                .y = in_place ? device_x.all() : y.all(),
-                               .blocks = quantize ? blocks.all() : Global<uint8_t>{}});
+                               .blocks = quantize ? blocks.all() : Global<uint8_t>{},
+                               .residual = adds ? device_residual.all() : Global<float>{}});
+    if (adds) ExpectSameBits(residual, Get(device_residual), fmt::format("residual of {}", n));
     auto actual = in_place ? Get(device_x) : Get(y);
     if (!in_place) {
       EXPECT_EQ(actual.back(), kCanary);
@@ -119,7 +124,9 @@ class RowCases : public device_test::DeviceTest {
     EXPECT_EQ(WithOneNan(QuantizedBytesOf(x)), WithOneNan(Get(blocks)));
   }
 
-  void CheckGate(int32_t rows, int32_t n) {
+  void CheckGate(int32_t rows, int32_t n, bool gelu) {
+    const auto on_host = gelu ? Scalar().gelu_gate : Scalar().silu_gate;
+    const auto on_device = gelu ? device::GeluGate : device::SiluGate;
     Random random(5);
     std::vector<float> gate = {0.0f,   -0.0f, kInf,  -kInf, kNan,   88.0f,  89.0f,
                                -88.0f, 90.0f, -90.f, 1e30f, -1e30f, 1e-45f, -1e-45f};
@@ -129,22 +136,37 @@ class RowCases : public device_test::DeviceTest {
     gate.resize(count);
     const auto up = RandomValues(count, &random);
     std::vector<float> expected(count);
-    Scalar().silu_gate(gate.data(), up.data(), static_cast<int32_t>(count), expected.data());
+    on_host(gate.data(), up.data(), static_cast<int32_t>(count), expected.data());
     const auto device_gate = Put(gate);
     const auto device_up = Put(up);
     const bool quantize = n % 32 == 0;
     const DeviceBuffer<uint8_t> blocks(device(), quantize ? device::QuantizedBytes(rows, n) : 1);
     const auto out = Put(std::vector<float>(count + 1, kCanary));
-    device::SiluGate(stream(), device_gate.all(), device_up.all(), rows, n, out.all());
+    on_device(stream(), device_gate.all(), device_up.all(), rows, n, out.all(), {});
     auto actual = Get(out);
     EXPECT_EQ(actual.back(), kCanary);
     actual.pop_back();
     ExpectSameBits(expected, actual, fmt::format("{} rows of {}", rows, n));
-    device::SiluGate(stream(), device_gate.all(), device_up.all(), rows, n, device_gate.all(),
-                     quantize ? blocks.all() : Global<uint8_t>{});
+    on_device(stream(), device_gate.all(), device_up.all(), rows, n, device_gate.all(),
+              quantize ? blocks.all() : Global<uint8_t>{});
     ExpectSameBits(expected, Get(device_gate), fmt::format("in place, {} rows of {}", rows, n));
     if (!quantize) return;
     EXPECT_EQ(WithOneNan(QuantizedBytesOf(expected)), WithOneNan(Get(blocks)));
+  }
+
+  void CheckScaleAndAdd(int32_t n, float scale, bool adds) {
+    Random random(6);
+    const auto count = static_cast<size_t>(n);
+    auto x = RandomValues(count, &random);
+    auto residual = RandomValues(count, &random);
+    const auto device_x = Put(x);
+    const auto device_residual = Put(residual);
+    device::ScaleAndAdd(stream(), device_x.all(), n, scale,
+                        adds ? device_residual.all() : Global<float>{});
+    if (scale != 1.0f) Scalar().scale(scale, n, x.data());
+    if (adds) Scalar().add(x.data(), n, residual.data());
+    ExpectSameBits(x, Get(device_x), fmt::format("{} times {}", n, scale));
+    ExpectSameBits(residual, Get(device_residual), fmt::format("{} times {}, added", n, scale));
   }
 };
 
@@ -157,6 +179,7 @@ TEST_P(DeviceRowsTest, Embed) {
 TEST_P(DeviceRowsTest, RmsNorm) {
   for (int32_t n = 1; n <= 70; ++n) CheckRmsNorm(2, n, n % 2 == 0);
   for (int32_t n : {576, 1024, 2048, 2064, 4160}) CheckRmsNorm(3, n, n % 64 == 0);
+  for (int32_t n : {1, 33, 96, 1030}) CheckRmsNorm(3, n, n % 2 == 0, true);
 }
 
 TEST_P(DeviceRowsTest, QuantizeActivations) {
@@ -183,8 +206,20 @@ TEST_P(DeviceRowsTest, QuantizeActivations) {
   CheckQuantize(x, 1);
 }
 
-TEST_P(DeviceRowsTest, SiluGate) {
-  for (int32_t n : {1, 3, 32, 100, 512, 576}) CheckGate(3, n);
+TEST_P(DeviceRowsTest, Gates) {
+  for (int32_t n : {1, 3, 32, 100, 512, 576}) {
+    CheckGate(3, n, false);
+    CheckGate(3, n, true);
+  }
+}
+
+TEST_P(DeviceRowsTest, ScaleAndAdd) {
+  for (int32_t n : {1, 31, 256, 257, 1000}) {
+    for (const float scale : {1.0f, 0.22f}) {
+      CheckScaleAndAdd(n, scale, true);
+      CheckScaleAndAdd(n, scale, false);
+    }
+  }
 }
 
 TEST_P(DeviceRowsTest, ArgMax) {
@@ -238,7 +273,10 @@ TEST_F(CheckedRowsTest, KeepsTheModel) {
   CheckRmsNorm(2, 33, false);
   CheckRmsNorm(2, 96, true);
   CheckQuantize(std::vector<float>(96, 3.0f), 1);
-  CheckGate(2, 96);
+  CheckGate(2, 96, false);
+  CheckGate(2, 96, true);
+  CheckScaleAndAdd(300, 0.5f, true);
+  CheckRmsNorm(2, 33, true, true);
   const auto values = Put(std::vector<float>(5000, 1.0f));
   const DeviceBuffer<int32_t> scratch(device(), device::ArgMaxScratch(1, 5000));
   const DeviceBuffer<int32_t> out(device(), 1);

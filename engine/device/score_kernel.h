@@ -15,6 +15,7 @@ struct ScoreArgs {
   AttentionPlan plan;
   StoredRows keys;
   float scale;
+  float cap;              // of the scores; 0: none
   Global<const float> q;  // [queries, heads * head_dim]
   Global<float> scores;   // [queries, heads, score_stride]
 };
@@ -46,7 +47,7 @@ struct ScoreKernel {
     const auto positions = block.Use(args.plan.positions);
     const RowTile tile = TileOf(args.plan, positions, block.z());
     const int32_t begin = block.x() * kScorePositions;
-    if (begin >= tile.most) return;
+    if (begin >= tile.most || begin + kScorePositions <= tile.least) return;
     auto& shared = block.template Shared<SharedOf<Block>>();
     const int32_t left = tile.most - begin;
     const int32_t count = left < kScorePositions ? left : kScorePositions;
@@ -55,7 +56,9 @@ struct ScoreKernel {
       const int32_t rows = tile.rows - first < kRowsAtOnce ? tile.rows - first : kRowsAtOnce;
       LoadQueries(block, args, tile, first, rows, shared);
       block.template ForThreads<kThreads>([&](int32_t t) {
-        if (t % kScorePositions < count) Score(block, args, tile, first, rows, t, shared);
+        const int32_t p = t % kScorePositions;
+        if (p >= count || begin + p < tile.least) return;
+        Score(block, args, tile, first, rows, t, shared);
       });
     }
   }
@@ -78,6 +81,7 @@ struct ScoreKernel {
     block.template ForThreads<kThreads>([&](int32_t t) {
       for (int32_t i = t; i < count * quads; i += kThreads) {
         const int32_t p = begin + i / quads;
+        if (p < tile.least) continue;
         const int32_t d = i % quads * 4;
         const int32_t row = ExactRow(args.keys, exact_rows, tile.first, tile.most - 1, p);
         Floats4 four = {};
@@ -148,8 +152,11 @@ struct ScoreKernel {
       const int32_t r = t / kScorePositions + i * kRowStep;
       if (r >= rows) break;
       const RowPlace place = PlaceOf(args.plan, tile, block.y(), first + r);
-      if (position > positions[place.query]) continue;
-      scores[place.index * args.plan.score_stride + position] = SumLanes(acc[i]) * args.scale;
+      const int32_t own = positions[place.query];
+      if (position > own || position < args.plan.FirstOf(own)) continue;
+      float score = SumLanes(acc[i]) * args.scale;
+      if (args.cap != 0.0f) score = SoftCap(score, args.cap);
+      scores[place.index * args.plan.score_stride + position] = score;
     }
   }
 };

@@ -31,16 +31,21 @@ struct SoftmaxKernel {
     const auto scores = block.Use(args.scores);
     const auto sums = block.Use(args.sums);
     auto& shared = block.template Shared<SharedOf<Block>>();
-    const int32_t visible = positions[block.y()] + 1;
+    const int32_t position = positions[block.y()];
+    const int32_t visible = position + 1;
+    const int32_t from = args.plan.FirstOf(position);
+    const int32_t start = from / kTreeLanes * kTreeLanes;  // lanes count from position 0
     const int64_t index = int64_t{block.y()} * args.plan.heads + block.x();
     const int64_t row = index * args.plan.score_stride;
-    Largest(block, scores, row, visible, shared);
+    Largest(block, scores, row, from, visible, shared);
     PerThread<Block, float, kThreads> lane;
-    for (int32_t begin = 0; begin < visible; begin += kTile) {
+    for (int32_t begin = start; begin < visible; begin += kTile) {
+      const int32_t skipped = from > begin ? from - begin : 0;  // less than the lanes
       const int32_t count = visible - begin < kTile ? visible - begin : kTile;
       block.template ForThreads<kThreads>([&](int32_t t) {
         const float top = shared.largest[0];
         for (int32_t i = t; i < count; i += kThreads) {
+          if (i < skipped) continue;
           const float weight = Exp(scores[row + begin + i] - top);
           scores[row + begin + i] = weight;
           shared.tile[i] = weight;
@@ -48,8 +53,10 @@ struct SoftmaxKernel {
       });
       block.template ForThreads<kThreads>([&](int32_t t) {
         if (t >= kTreeLanes) return;
-        float acc = begin == 0 ? 0.0f : lane[t];
-        for (int32_t i = t; i < count; i += kTreeLanes) acc = acc + shared.tile[i];
+        float acc = begin == start ? 0.0f : lane[t];
+        for (int32_t i = t < skipped ? t + kTreeLanes : t; i < count; i += kTreeLanes) {
+          acc = acc + shared.tile[i];
+        }
         lane[t] = acc;
         shared.lanes[t] = acc;
       });
@@ -63,10 +70,10 @@ struct SoftmaxKernel {
   // The largest number of a row, into place 0.
   template <typename Block, typename Scores, typename Shared>
   LOCKSTEP_KERNEL static void Largest(const Block& block, const Scores& scores, int64_t row,
-                                      int32_t visible, Shared& shared) {
+                                      int32_t from, int32_t visible, Shared& shared) {
     block.template ForThreads<kThreads>([&](int32_t t) {
       float top = FloatOf(0xff800000u);  // -infinity
-      for (int32_t p = t; p < visible; p += kThreads) {
+      for (int32_t p = from + t; p < visible; p += kThreads) {
         const float score = scores[row + p];
         top = score > top ? score : top;
       }

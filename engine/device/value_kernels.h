@@ -35,11 +35,13 @@ struct ValueKernel {
 
   // What one thread works on.
   struct Work {
-    int32_t begin;  // the segment's positions
+    int32_t begin;  // the segment's first position
+    int32_t first;  // positions of it that some row sees
     int32_t end;
     int64_t element;
     int32_t row;                                        // the first of its rows in shared memory
-    int32_t visible[static_cast<size_t>(kThreadRows)];  // 0: no such row
+    int32_t from[static_cast<size_t>(kThreadRows)];     // the first position that a row sees
+    int32_t visible[static_cast<size_t>(kThreadRows)];  // behind the last; 0: no such row
     float acc[static_cast<size_t>(kThreadRows)];
   };
 
@@ -48,7 +50,7 @@ struct ValueKernel {
     const auto positions = block.Use(args.plan.positions);
     const RowTile tile = TileOf(args.plan, positions, block.z());
     const int32_t begin = block.x() * kAttentionSegment;
-    if (begin >= tile.most) return;
+    if (begin >= tile.most || begin + kAttentionSegment <= tile.least) return;
     auto& shared = block.template Shared<SharedOf<Block>>();
     for (int32_t first = 0; first < tile.rows; first += kRowsAtOnce) {
       block.template ForThreads<kThreads>(
@@ -68,7 +70,8 @@ struct ValueKernel {
     const int32_t p = block.x() * kAttentionSegment + t;  // a thread a position
     for (int32_t r = 0; r < kRowsAtOnce && first + r < tile.rows; ++r) {
       const RowPlace place = PlaceOf(args.plan, tile, block.y(), first + r);
-      if (p > positions[place.query]) continue;
+      const int32_t own = positions[place.query];
+      if (p > own || p < args.plan.FirstOf(own)) continue;
       shared.weights[r * kAttentionSegment + t] = weights[place.index * args.plan.score_stride + p];
     }
   }
@@ -80,6 +83,7 @@ struct ValueKernel {
     const auto partials = block.Use(args.partials);
     Work work = {};
     work.begin = block.x() * kAttentionSegment;
+    work.first = tile.least > work.begin ? tile.least : work.begin;
     work.end =
         tile.most - work.begin < kAttentionSegment ? tile.most : work.begin + kAttentionSegment;
     work.element = int64_t{block.y()} * args.plan.head_dim + t % kDim;
@@ -87,11 +91,14 @@ struct ValueKernel {
     for (int32_t i = 0; i < kThreadRows; ++i) {
       const int32_t r = first + work.row + i;
       if (r >= tile.rows) break;
-      work.visible[i] = positions[PlaceOf(args.plan, tile, block.y(), r).query] + 1;
+      const int32_t own = positions[PlaceOf(args.plan, tile, block.y(), r).query];
+      work.from[i] = args.plan.FirstOf(own);
+      work.visible[i] = own + 1;
     }
     AddPositions(block, args, tile, work, shared);
     for (int32_t i = 0; i < kThreadRows; ++i) {
       if (work.visible[i] <= work.begin) continue;
+      if (work.from[i] >= work.begin + kAttentionSegment) continue;
       const RowPlace place = PlaceOf(args.plan, tile, block.y(), first + work.row + i);
       const int64_t at = (place.index * args.plan.segments + block.x()) * args.plan.head_dim;
       partials[at + t % kDim] = work.acc[i];
@@ -126,7 +133,7 @@ struct ValueKernel {
   template <typename Shared>
   LOCKSTEP_KERNEL static void AddOne(Work& work, int32_t p, float value, Shared& shared) {
     for (int32_t i = 0; i < kThreadRows; ++i) {
-      if (p >= work.visible[i]) continue;
+      if (p >= work.visible[i] || p < work.from[i]) continue;
       const float weight = shared.weights[(work.row + i) * kAttentionSegment + p - work.begin];
       work.acc[i] = Fma(weight, value, work.acc[i]);
     }
@@ -138,7 +145,7 @@ struct ValueKernel {
     constexpr int32_t kAtOnce = 8;  // loads that are under way together
     const auto bytes = block.Use(args.values.bytes);
     const int64_t stride = args.values.stride;
-    int32_t p = work.begin;
+    int32_t p = work.first;
     for (; p + kAtOnce <= work.end; p += kAtOnce) {
       float values[kAtOnce];
       for (int32_t j = 0; j < kAtOnce; ++j) {
@@ -159,7 +166,7 @@ struct ValueKernel {
     const auto exact = block.Use(args.values.exact);
     const auto exact_rows = block.Use(args.values.exact_rows);
     const int64_t stride = args.values.stride;
-    for (int32_t p = work.begin; p < work.end; ++p) {
+    for (int32_t p = work.first; p < work.end; ++p) {
       const int32_t row = ExactRow(args.values, exact_rows, tile.first, tile.most - 1, p);
       const float value = row >= 0
                               ? WidenF16(exact[row * stride + work.element])
@@ -198,7 +205,8 @@ struct CombineKernel {
         const int64_t row = i / dim;
         const int32_t position = positions[row / args.plan.heads];
         float total = -0.0f;  // -0 + p is p, for every p
-        for (int32_t s = 0; s <= position / kAttentionSegment; ++s) {
+        const int32_t first_segment = args.plan.FirstOf(position) / kAttentionSegment;
+        for (int32_t s = first_segment; s <= position / kAttentionSegment; ++s) {
           total = total + partials[(row * args.plan.segments + s) * dim + i % dim];
         }
         const float value = total / sums[row];

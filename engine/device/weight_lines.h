@@ -176,10 +176,12 @@ LOCKSTEP_KERNEL float LoadWeight(const Bytes& weights, int32_t cols, int32_t row
   }
 }
 
-// What becomes of an output: plus the bias, times the scale, stored, and added to the residual.
+// What becomes of an output: plus the bias, times the scale, capped, stored, and added to the
+// residual.
 struct Epilogue {
   int32_t rows;
   float scale;               // 1: none
+  float cap;                 // 0: none
   Global<float> y;           // [tokens, rows], or empty
   Global<const float> bias;  // [rows], or empty
   Global<float> residual;    // [tokens, rows], or empty
@@ -195,6 +197,7 @@ LOCKSTEP_KERNEL void StoreOutput(const Block& block, const Epilogue& args, int64
   const auto residual = block.Use(args.residual);
   if (bias.size() > 0) sum = sum + bias[row];
   if (args.scale != 1.0f) sum = sum * args.scale;
+  if (args.cap != 0.0f) sum = SoftCap(sum, args.cap);
   if (y.size() > 0) y[at] = sum;
   if (residual.size() > 0) residual[at] = residual[at] + sum;
 }

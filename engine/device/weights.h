@@ -19,6 +19,7 @@ class DeviceFloats {
  public:
   DeviceFloats() = default;
   DeviceFloats(Device& device, DeviceStream& stream, std::span<const float> values);
+  bool empty() const { return buffer_.empty(); }
   Global<const float> all() const {
     return buffer_.empty() ? Global<const float>{} : Global<const float>(buffer_.all());
   }
@@ -27,16 +28,34 @@ class DeviceFloats {
   DeviceBuffer<float> buffer_;
 };
 
-// A PackedMatrix with its memory.
+// A PackedMatrix with its memory, several of one type and shape, or none where the model has none.
 class UploadedMatrix {
  public:
+  UploadedMatrix() = default;
   UploadedMatrix(Device& device, DeviceStream& stream, const PackedMatrix& matrix);
+  UploadedMatrix(Device& device, DeviceStream& stream,
+                 std::span<const PackedMatrix* const> matrices);
   const DeviceMatrix& matrix() const { return matrix_; }
   bool quantized() const { return matrix_.quantized(); }
 
  private:
   DeviceBuffer<uint8_t> buffer_;
   DeviceMatrix matrix_;
+};
+
+// MoeWeights, the experts' matrices one behind the other.
+struct DeviceMoe {
+  DeviceMoe() = default;
+  DeviceMoe(Device& device, DeviceStream& stream, const MoeWeights& host);
+
+  // Whether a matrix that reads the normed rows is quantized.
+  bool quantized() const {
+    return router.quantized() || gate.quantized() || up.quantized() || shared_router.quantized() ||
+           shared_gate.quantized() || shared_up.quantized();
+  }
+
+  UploadedMatrix router, gate, up, down;
+  UploadedMatrix shared_router, shared_gate, shared_up, shared_down;
 };
 
 struct DeviceLayer {
@@ -47,8 +66,11 @@ struct DeviceLayer {
   DeviceFloats bq, bk, bv;
   DeviceFloats q_norm, k_norm;
   UploadedMatrix wo;
+  DeviceFloats post_attn_norm;
   DeviceFloats ffn_norm;
   UploadedMatrix w_gate, w_up, w_down;
+  DeviceFloats post_ffn_norm;
+  DeviceMoe moe;
 };
 
 // What comes before the first and after the last layer.

@@ -111,12 +111,11 @@ class Transformer::Impl {
     CheckBatch(model_->config(), batch);
     plan_.Start(batch, max_step_tokens_);
     const int32_t rank = MaxRank(batch);
-    const auto sequences = static_cast<int32_t>(batch.size());
-    const bool by_host = device_ == nullptr || rank > 0 || plan_.outputs() > sequences;
-    const int32_t on_device = by_host ? 0 : device_->LayersFor(batch);
+    const int32_t on_device = device_ == nullptr ? 0 : device_->LayersFor(batch);
     const bool whole = on_device == model_->config().num_layers;
     Reserve(batch, on_device);
-    workspace_.ReserveAdapters(plan_.max_rows(), rank);
+    if (on_device > 0) device_->ReserveAdapters(plan_.max_rows(), rank);
+    if (!whole) workspace_.ReserveAdapters(plan_.max_rows(), rank);
     if (!whole || wanted == Wanted::kLogits) workspace_.ReserveLogits(plan_.outputs());
     try {
       for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
@@ -127,7 +126,7 @@ class Transformer::Impl {
       } else if (wanted == Wanted::kToken) {
         return device_->Greedy();
       } else {
-        device_->Logits(sequences, Logits(sequences));
+        device_->Logits(plan_.outputs(), Logits(plan_.outputs()));
       }
     } catch (...) {
       plan_.RollBack();

@@ -203,10 +203,6 @@ RunOutcome MatrixRunner::RunReference(const RowSemantics& semantics, const Kerne
 RunOutcome MatrixRunner::Run(const CacheMaker& make, const KernelTable& kernels,
                              const Variation& variation, const std::vector<int32_t>& decoded) {
   RunOutcome outcome;
-  if (variation.on != Variation::On::kHost && !model_.adapters.empty()) {
-    outcome.unsupported = "steps with adapters run on the host";
-    return outcome;
-  }
   try {
     Transformer& engine = Engine(kernels, variation);
     Sequence sequence(engine, Dress(make(Geometry(), device_), variation.path), model_.adapters);
