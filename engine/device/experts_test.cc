@@ -142,15 +142,11 @@ TEST_P(DeviceExpertsTest, EachRowTakesItsLargestLogits) {
 }
 
 TEST_P(DeviceExpertsTest, EqualAndUnorderedLogits) {
-  for (const std::vector<float>& logits : {std::vector<float>{1, 1, 1, 1},
-                                           {0, 2, 1, 2, 2},
-                                           {0.0f, -0.0f, 0.0f},
-                                           {-0.0f, 0.0f},
-                                           {kNan, -kInf, kNan, 1},
-                                           {kNan, kNan, kNan},
-                                           {kInf, 3, kInf, 2},
-                                           {-kInf, -kInf},
-                                           {90, -90, 89, 0}}) {
+  const std::vector<std::vector<float>> rows = {
+      {1, 1, 1, 1},       {0, 2, 1, 2, 2},        {0.0f, -0.0f, 0.0f},
+      {-0.0f, 0.0f},      {kNan, -kInf, kNan, 1}, {kNan, kNan, kNan},
+      {kInf, 3, kInf, 2}, {-kInf, -kInf},         {90, -90, 89, 0}};
+  for (const std::vector<float>& logits : rows) {
     for (int32_t used = 1; used <= static_cast<int32_t>(logits.size()); ++used) {
       CheckRoute(logits, 1, used, true);
       CheckRoute(logits, 1, used, false);
