@@ -44,13 +44,13 @@ TEST(DeviceAdapterStepTest, KeepsTheModelOfADevice) {
   pair.ExpectEqualRows();
 }
 
-// Between decode steps: none, one, both, another scale, scale 0, none again. Each has a graph of
-// its own, and the first ones are found again.
+// Between decode steps: both, none, one, another scale; then scale 0, which is none, and the others
+// again. Each has a graph of its own, which is found again.
 TEST(DeviceAdapterStepTest, OtherAdaptersAreOtherGraphs) {
   Pair pair("tiny-headdim128-2x1-q8_0", "cuda", NewDefaultDevice());
   const auto both = TwoAdapters(pair.host.engine.model().config());
   const std::vector<std::vector<AppliedAdapter>> sets = {
-      {}, {both[0]}, both, {{both[0].adapter, 0.5f}}, {{both[0].adapter, 0.0f}}, {both[0]}, {}};
+      both, {}, {both[0]}, {{both[0].adapter, 0.5f}}, {{both[0].adapter, 0.0f}}, {both[0]}, {}};
   pair.ExpectEqualStep(3, 1);
   for (size_t i = 0; i < sets.size(); ++i) {
     SCOPED_TRACE(i);

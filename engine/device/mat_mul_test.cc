@@ -17,7 +17,6 @@ using kernels_test::OwnedActivations;
 using kernels_test::RandomValues;
 using kernels_test::RandomWeights;
 
-using kernels_test::kWeightTypes;
 constexpr float kCanary = -0x1.abcdp+100f;
 
 const KernelTable& Scalar() { return SelectKernels("scalar"); }
