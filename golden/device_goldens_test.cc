@@ -30,12 +30,12 @@ void ExpectHolds(const CheckOptions& check, int64_t equal_min) {
   EXPECT_GE(std::ranges::count(found, GoldenState::kEqual, &GoldenStatus::state), equal_min);
 }
 
-TEST(DeviceGoldensTest, HoldOnTheDevice) { ExpectHolds(OnDevice(NewDefaultDevice()), 45); }
+TEST(DeviceGoldensTest, HoldOnTheDevice) { ExpectHolds(OnDevice(NewDefaultDevice()), 77); }
 
 TEST(DeviceGoldensTest, HoldInShuffledOrdersOnTheLegacyPath) {
   CheckOptions check = OnDevice(MakeHostExecutor({.seed = 11, .threads = 2}));
   check.record.legacy = true;
-  ExpectHolds(check, 45);
+  ExpectHolds(check, 77);
 }
 
 TEST(DeviceGoldensTest, WhatNoCacheOnADeviceDoesIsSkipped) {

@@ -162,8 +162,9 @@ TEST(AdapterCheckTest, WhatDoesNotFitIsRefusedBeforeAnyWrite) {
   EXPECT_EQ(Bits(transformer.ForwardUncached(tokens)), before) << "the last good ones stay";
 }
 
-// Adapters run on the host: a step that has some leaves the device out, and no bit changes.
-TEST(AdapterDeviceTest, StepsWithAdaptersRunOnTheHost) {
+// Steps with adapters and without take turns on a device, and no bit changes
+// (engine/device/adapter_test.cc has the rest).
+TEST(AdapterDeviceTest, StepsWithAdaptersRunOnTheDevice) {
   const auto model = PresetModel("tiny-bias-qknorm-6x2-q8_0");
   const auto tokens = SomeTokens(model->config(), 6);
   const CacheSpec spec = ParseCacheSpec("cuda");
@@ -181,7 +182,7 @@ TEST(AdapterDeviceTest, StepsWithAdaptersRunOnTheHost) {
     const int32_t positions[] = {position, position + 1};
     const auto some = std::span(tokens).subspan(static_cast<size_t>(position), 2);
     EXPECT_EQ(Bits(device.Forward(some, positions, *b)), Bits(host.Forward(some, positions, *a)));
-    EXPECT_EQ(device.device_use().layer_steps > before, set.empty());
+    EXPECT_GT(device.device_use().layer_steps, before);
     EXPECT_EQ(DigestOfCache(*a), DigestOfCache(*b));
     position += 2;
   }
