@@ -57,7 +57,7 @@ TEST(RunTest, TokensAloneAreTheSameOnHostAndDevice) {
   EXPECT_EQ(device["device"]["graph_steps"], 11);
   for (const json& object : {host, device}) EXPECT_FALSE(object.contains("digest"));
   const ProcessResult text = RunLockstepCommand(TinyRun({"--no-digest"}));
-  EXPECT_EQ(text.err.find("digest"), std::string::npos) << text.err;
+  EXPECT_EQ(text.err.find("logits digest"), std::string::npos) << text.err;
 }
 
 TEST(RunTest, ThreadsChangeNoBitAndAreNamed) {
