@@ -142,6 +142,10 @@ class BlockPool {
   BlockReclaimer* reclaimer_ = nullptr;
 };
 
+// The pool whose blocks a cache and its forks share; nullptr for a cache without blocks, and for
+// one that is wrapped in another.
+const BlockPool* PoolOf(const KvCache& cache);
+
 // What is wrong with a pool's books, one sentence each; empty when they balance: every block is
 // either free, once, with no references, or used with at least one. `references` by block.
 std::vector<std::string> AuditBooks(std::span<const int32_t> references,

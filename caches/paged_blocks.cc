@@ -10,6 +10,11 @@
 
 namespace lockstep {
 
+const BlockPool* PoolOf(const KvCache& cache) {
+  const auto* paged = dynamic_cast<const PagedKvCache*>(&cache);
+  return paged == nullptr ? nullptr : &paged->pool();
+}
+
 // ---- What a write needs ------------------------------------------------------------------
 
 // Blocks of the table that remain when `layer` has no reservation.

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-std::shared_ptr<BlockPool> PoolOf(const KvCache& cache) {
+std::shared_ptr<BlockPool> SharedPoolOf(const KvCache& cache) {
   const auto* paged = dynamic_cast<const PagedKvCache*>(&cache);
   if (paged == nullptr) {
     throw std::invalid_argument(fmt::format("prefix index: {} has no blocks", cache.name()));
@@ -31,7 +31,7 @@ Digest FirstBits(Digest digest, int32_t bits) {
 }  // namespace
 
 PrefixIndex::PrefixIndex(const KvCache& cache, int32_t hash_bits)
-    : pool_(PoolOf(cache)),
+    : pool_(SharedPoolOf(cache)),
       hash_bits_(hash_bits),
       entries_(static_cast<size_t>(pool_->num_blocks())) {
   pool_->SetReclaimer(this);

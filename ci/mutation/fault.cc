@@ -210,6 +210,7 @@ const std::vector<FaultClass>& FaultClasses() {
       {"F22", "malformed model files", 2},
       {"F23", "adapters", 2},
       {"F24", "drawing, verifying drafts", 2},
+      {"F25", "scheduling requests", 2},
       {"S1", "a path compared with itself", 1},
       {"S2", "an assertion about nothing", 1},
       {"S3", "a window of 0 where windows are tested", 1},

@@ -1,0 +1,246 @@
+#include "engine/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+
+#include "caches/error.h"
+#include "caches/paged_kv_cache.h"
+#include "caches/simple_kv_cache.h"
+#include "engine/generate.h"
+#include "engine/model/test_support.h"
+#include "engine/prefix_cache.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int32_t kPositions = 40;
+
+struct Served {
+  std::vector<int32_t> tokens;
+  DigestBuilder digest;
+  bool last = false;
+};
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  PagedKvCache Root(int32_t blocks) const {
+    const KvGeometry geometry = model_->config().geometry(kPositions);
+    return PagedKvCache({.geometry = geometry,
+                         .block_size = 4,
+                         .pool = std::make_shared<BlockPool>(BlockPoolOptions{
+                             .geometry = geometry, .block_size = 4, .num_blocks = blocks})});
+  }
+
+  ServeRequest Request(int32_t prompt, int32_t new_tokens) const {
+    return {.prompt = SomeTokens(model_->config(), prompt), .max_new_tokens = new_tokens};
+  }
+
+  // To the end.
+  std::map<int64_t, Served> RunAll(Scheduler& scheduler) {
+    std::map<int64_t, Served> all;
+    while (!scheduler.idle()) Note(scheduler.Step(), &all);
+    return all;
+  }
+  static void Note(std::span<const ServedToken> tokens, std::map<int64_t, Served>* all) {
+    for (const ServedToken& token : tokens) {
+      Served& served = (*all)[token.id];
+      served.tokens.push_back(token.token);
+      served.digest.AddFloats(token.logits);
+      served.last = token.last;
+    }
+  }
+
+  void ExpectAsGenerated(const ServeRequest& request, const Served& served) {
+    SimpleKvCache cache(model_->config().geometry(kPositions));
+    Transformer alone(model_);
+    const GenerateResult result = Generate(alone, cache, request.prompt,
+                                           {.max_new_tokens = request.max_new_tokens,
+                                            .sampler = request.sampler,
+                                            .seed = request.seed,
+                                            .stop_tokens = request.stop_tokens});
+    EXPECT_EQ(served.tokens, result.tokens);
+    EXPECT_EQ(served.digest.Finish(), result.logits_digest);
+    EXPECT_TRUE(served.last);
+  }
+
+  std::string RefusalOf(Scheduler& scheduler, ServeRequest request) {
+    try {
+      scheduler.Submit(std::move(request));
+    } catch (const std::exception& error) {
+      EXPECT_TRUE(scheduler.idle());
+      return error.what();
+    }
+    return "taken";
+  }
+
+  std::shared_ptr<const Model> model_ = PresetModel("tiny-mha-4x4-f32");
+  Transformer transformer_{model_};
+};
+
+TEST_F(SchedulerTest, F5_EachRequestIsWhatGenerateGives) {
+  PagedKvCache root = Root(9);  // the longest needs 6
+  PrefixIndex index(root);
+  PrefixCache prefixes(transformer_, index);
+  Scheduler scheduler(
+      transformer_, root,
+      {.max_running = 3, .step_tokens = 7, .chunk_tokens = 5, .prefixes = &prefixes});
+  std::vector<ServeRequest> requests = {Request(9, 12), Request(14, 8), Request(3, 6),
+                                        Request(14, 8), Request(1, 10)};
+  for (size_t i = 1; i < requests.size(); ++i) {
+    requests[i].sampler = {.temperature = 1.5f};
+    requests[i].seed = i;
+  }
+  requests[3].stop_tokens = {requests[3].prompt[2]};
+  std::map<int64_t, Served> all;
+  for (const ServeRequest& request : requests) {
+    scheduler.Submit(request);
+    Note(scheduler.Step(), &all);
+  }
+  for (auto& [id, served] : RunAll(scheduler)) {
+    Served& before = all[id];
+    EXPECT_FALSE(before.last);
+    before.tokens.insert(before.tokens.end(), served.tokens.begin(), served.tokens.end());
+    before.last = served.last;
+  }
+  ASSERT_EQ(all.size(), requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SimpleKvCache cache(model_->config().geometry(kPositions));
+    const Served& served = all[static_cast<int64_t>(i) + 1];
+    const GenerateResult alone = Generate(transformer_, cache, requests[i].prompt,
+                                          {.max_new_tokens = requests[i].max_new_tokens,
+                                           .sampler = requests[i].sampler,
+                                           .seed = requests[i].seed,
+                                           .stop_tokens = requests[i].stop_tokens});
+    EXPECT_EQ(served.tokens, alone.tokens) << i;
+    EXPECT_TRUE(served.last) << i;
+  }
+  const SchedulerCounters& counters = scheduler.counters();
+  EXPECT_GT(counters.preempted, 0);
+  EXPECT_GT(counters.recomputed, 0);
+  EXPECT_GT(counters.prefix_hits, 0);
+  EXPECT_EQ(counters.most_together, 3);
+}
+
+TEST_F(SchedulerTest, F5_LogitsAreThoseOfGenerate) {
+  PagedKvCache root = Root(30);
+  Scheduler scheduler(transformer_, root, {.max_running = 2, .step_tokens = 6});
+  ServeRequest drawn = Request(8, 9);
+  drawn.sampler = {.temperature = 1};
+  scheduler.Submit(Request(11, 7));
+  scheduler.Submit(drawn);
+  const auto all = RunAll(scheduler);
+  ExpectAsGenerated(Request(11, 7), all.at(1));
+  ExpectAsGenerated(drawn, all.at(2));
+  EXPECT_EQ(root.pool().used_blocks(), 0);
+}
+
+// One step has all that it may have: decode rows, and chunks behind them.
+TEST_F(SchedulerTest, AStepIsFilledWithChunksBehindDecodeRows) {
+  PagedKvCache root = Root(30);
+  Scheduler scheduler(transformer_, root, {.max_running = 3, .step_tokens = 8, .chunk_tokens = 6});
+  scheduler.Submit(Request(2, 9));
+  EXPECT_EQ(scheduler.Step().size(), 1u);
+  scheduler.Submit(Request(9, 2));
+  scheduler.Submit(Request(9, 2));
+  EXPECT_EQ(scheduler.Step().size(), 1u);
+  EXPECT_EQ(scheduler.counters().rows, 2 + 8);
+  const auto requests = scheduler.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[0].state, RequestState::kDecoding);
+  EXPECT_EQ(requests[0].rows, 3);
+  EXPECT_EQ(requests[1].state, RequestState::kPrefilling);
+  EXPECT_EQ(requests[1].rows, 6);
+  EXPECT_EQ(requests[2].rows, 1);
+  EXPECT_EQ(requests[2].new_tokens, 0);
+}
+
+TEST_F(SchedulerTest, WhatCouldNeverRunIsRefused) {
+  PagedKvCache root = Root(3);
+  Scheduler scheduler(transformer_, root, {});
+  EXPECT_THAT(RefusalOf(scheduler, {}), HasSubstr("no token to predict from"));
+  EXPECT_THAT(RefusalOf(scheduler, Request(4, 0)), HasSubstr("0 new tokens are none"));
+  EXPECT_THAT(RefusalOf(scheduler, Request(30, 12)), HasSubstr("need 41 positions, there are 40"));
+  EXPECT_THAT(RefusalOf(scheduler, Request(10, 4)),
+              HasSubstr("13 rows need 4 blocks of 4, the whole pool has 3"));
+  ServeRequest other = Request(4, 1);
+  other.prompt[1] = model_->config().vocab_size;
+  EXPECT_THAT(RefusalOf(scheduler, other), HasSubstr("is outside [0, "));
+  other = Request(4, 1);
+  other.sampler.top_p = 0;
+  EXPECT_THAT(RefusalOf(scheduler, other), HasSubstr("--top-p"));
+  other = Request(4, 1);
+  other.adapters = {{nullptr, 1.0f}};
+  EXPECT_THAT(RefusalOf(scheduler, other), HasSubstr("adapter"));
+  EXPECT_TRUE(scheduler.Step().empty());
+  EXPECT_EQ(scheduler.Submit(Request(9, 4)), 1);  // the whole pool, exactly
+  ExpectAsGenerated(Request(9, 4), RunAll(scheduler).at(1));
+}
+
+TEST_F(SchedulerTest, WrongOptionsAndRootsAreRefused) {
+  PagedKvCache root = Root(3);
+  for (const SchedulerOptions& options :
+       {SchedulerOptions{.max_running = 0}, {.step_tokens = 0}, {.chunk_tokens = 0}}) {
+    EXPECT_THROW(Scheduler(transformer_, root, options), std::invalid_argument);
+  }
+  KvGeometry other = root.geometry();
+  ++other.num_layers;
+  SimpleKvCache misfit(other);
+  EXPECT_THROW(Scheduler(transformer_, misfit, {}), std::invalid_argument);
+  transformer_.Forward({{1}}, {{0}}, root);
+  EXPECT_THROW(Scheduler(transformer_, root, {}), std::invalid_argument);
+}
+
+TEST_F(SchedulerTest, CancelledRequestsGiveTheirBlocksBack) {
+  PagedKvCache root = Root(20);
+  Scheduler scheduler(transformer_, root, {.max_running = 2, .step_tokens = 12});
+  for (int32_t i = 0; i < 3; ++i) scheduler.Submit(Request(9, 9));
+  scheduler.Step();
+  EXPECT_EQ(root.pool().used_blocks(), 3 + 1);
+  EXPECT_TRUE(scheduler.Cancel(3));
+  EXPECT_TRUE(scheduler.Cancel(1));
+  EXPECT_FALSE(scheduler.Cancel(1));
+  EXPECT_FALSE(scheduler.Cancel(7));
+  EXPECT_EQ(root.pool().used_blocks(), 1);
+  const auto all = RunAll(scheduler);
+  ASSERT_EQ(all.size(), 1u);
+  ExpectAsGenerated(Request(9, 9), all.at(2));
+  EXPECT_EQ(root.pool().used_blocks(), 0);
+}
+
+// Others have the blocks: nothing is lost, and when they are back it goes on.
+TEST_F(SchedulerTest, F5_AStepWithoutBlocksChangesNoRequest) {
+  PagedKvCache root = Root(6);
+  Scheduler scheduler(transformer_, root, {});
+  std::map<int64_t, Served> all;
+  scheduler.Submit(Request(6, 9));
+  for (int32_t i = 0; i < 3; ++i) Note(scheduler.Step(), &all);
+  const auto other = root.Fork();
+  transformer_.Forward(SomeTokens(model_->config(), 16), Iota(0, 16), *other);
+  EXPECT_THROW(scheduler.Step(), PoolExhausted);
+  EXPECT_THROW(scheduler.Step(), PoolExhausted);
+  ASSERT_EQ(scheduler.requests().size(), 1u);
+  EXPECT_EQ(scheduler.requests()[0].new_tokens, 3);
+  EXPECT_EQ(scheduler.requests()[0].state, RequestState::kWaiting);
+  EXPECT_EQ(root.pool().used_blocks(), 4);
+  other->Clear();
+  while (!scheduler.idle()) Note(scheduler.Step(), &all);
+  ExpectAsGenerated(Request(6, 9), all.at(1));
+}
+
+// Caches without a pool are one a request; a cache of exact rows goes on as alone.
+TEST_F(SchedulerTest, F5_CachesOfTheirOwn) {
+  SimpleKvCache root(model_->config().geometry(kPositions));
+  Scheduler scheduler(transformer_, root, {.max_running = 2, .step_tokens = 3});
+  for (int32_t i = 0; i < 3; ++i) scheduler.Submit(Request(5 + i, 4));
+  const auto all = RunAll(scheduler);
+  for (int32_t i = 0; i < 3; ++i) ExpectAsGenerated(Request(5 + i, 4), all.at(i + 1));
+  EXPECT_EQ(scheduler.counters().preempted, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
