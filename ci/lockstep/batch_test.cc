@@ -60,13 +60,52 @@ TEST(BatchCommandTest, P2_SharedBeginningsChangeNoBit) {
   }
 }
 
+TEST(BatchCommandTest, F5_TextsTogetherAreAsAlone) {
+  for (const char* temperature : {"0", "1.2"}) {
+    const std::vector<json> in_turn =
+        Lines(Batch(kTexts, {"--temperature", temperature, "--sample-seed", "9"}));
+    ASSERT_EQ(in_turn.size(), 4u);
+    // A pool for one text and a half, and a row or two a step.
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{"--parallel", "3"},
+          {"--parallel", "4", "--budget", "2", "--arrivals", "5"},
+          {"--parallel", "4", "--block-size", "4", "--blocks", "14", "--threads", "2"}}) {
+      std::vector<std::string> all = {"--temperature", temperature, "--sample-seed", "9",
+                                      "--check"};
+      all.insert(all.end(), flags.begin(), flags.end());
+      const ProcessResult result = Batch(kTexts, all);
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_THAT(result.err, HasSubstr("all as without"));
+      EXPECT_THAT(result.err, HasSubstr("4 texts, 20 new tokens in "));
+      const std::vector<json> lines = Lines(result);
+      ASSERT_EQ(lines.size(), 4u);
+      for (size_t i = 0; i < lines.size(); ++i) {
+        EXPECT_EQ(lines[i]["line"], in_turn[i]["line"]);
+        EXPECT_EQ(lines[i]["digest"], in_turn[i]["digest"]);
+        EXPECT_EQ(lines[i]["tokens"], in_turn[i]["tokens"]);
+      }
+    }
+  }
+}
+
 TEST(BatchCommandTest, ComparingNothingProvesNothing) {
   const ProcessResult result = Batch("Once\nTwice\n", {"--check"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
   EXPECT_THAT(result.err, HasSubstr("no two texts share a block of 16 tokens"));
 }
 
+TEST(BatchCommandTest, TextsThatNeverMeetProveNothing) {
+  const ProcessResult result = Batch(kTexts, {"--parallel", "1", "--check"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("no step had rows of two texts"));
+}
+
 TEST(BatchCommandTest, WrongUseIsRefused) {
+  for (const char* flag : {"--budget", "--arrivals"}) {
+    const ProcessResult alone = Batch(kTexts, {flag, "3"});
+    EXPECT_EQ(alone.exit_code, 2);
+    EXPECT_THAT(alone.err, HasSubstr("give --parallel N"));
+  }
   EXPECT_THAT(Batch("\n\n", {}).err, HasSubstr("it has no text"));
   const ProcessResult few = Batch(kTexts, {"--block-size", "2", "--blocks", "1"});
   EXPECT_EQ(few.exit_code, 2);
