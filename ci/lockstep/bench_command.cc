@@ -29,6 +29,7 @@
 #include "reports/kernel_bench.h"
 #include "reports/peer_bench.h"
 #include "reports/script_bench.h"
+#include "reports/serve_bench.h"
 #include "reports/write_bench.h"
 
 namespace lockstep::cli {
@@ -266,6 +267,33 @@ ExitCode BenchWrites(const BenchOptions& options) {
   return WriteBenchHolds(results) ? ExitCode::kHolds : ExitCode::kDifference;
 }
 
+ExitCode BenchServe(const BenchOptions& options) {
+  const ModelSource source = SourceOf(options);
+  const EngineBenchOptions engine = EngineOptions(options);
+  ServeBenchOptions bench = {.threads = engine.threads,
+                             .new_tokens = options.decode_tokens,
+                             .seed = options.source.seed,
+                             .on_sample = engine.on_sample};
+  if (options.rounds > 0) bench.rounds = options.rounds;
+  if (options.smoke) {
+    bench.requests = {1, 3};
+    bench.prompt_tokens = bench.new_tokens = 4;
+    bench.rounds = 2;
+  }
+  const LoadedModel loaded = source.Load();
+  const std::vector<ServeBenchResult> results = RunServeBench(loaded.model, bench);
+  const std::string command =
+      fmt::format("lockstep bench serve {} --threads {} --decode {} --rounds {}",
+                  source.CommandLine(), options.threads, bench.new_tokens, bench.rounds);
+  const std::string model = ModelLine(source, *loaded.model);
+  if (!options.markdown.empty()) {
+    ReplaceSectionOfFile(options.markdown, "lockstep bench serve",
+                         ServeMarkdown(results, command, model));
+  }
+  fmt::print("{}\n{}\n{}\n\n{}", command, model, MachineLine(), TableText(ServeTableOf(results)));
+  return ServeBenchHolds(results) ? ExitCode::kHolds : ExitCode::kDifference;
+}
+
 // A subcommand that measures. They share their flags, each with options of its own.
 Command MeasureCommand(std::string_view name, std::string_view summary,
                        ExitCode (*run)(const BenchOptions&)) {
@@ -284,7 +312,7 @@ Command MeasureCommand(std::string_view name, std::string_view summary,
            IntTarget{&options->decode_tokens, 1, 4096}},
           {"--rounds", "N",
            "rounds; each measures every point and limit once (0: engine 11, kernels 5, peer 7, "
-           "scripts 5, writes 15)",
+           "scripts 5, serve 7, writes 15)",
            IntTarget{&options->rounds, 0, 10000}},
           {"--smoke", "", "a tiny setting, for tests", &options->smoke},
           {"--json", "", "one JSON object on standard output", &options->json},
@@ -304,18 +332,20 @@ Command MeasureCommand(std::string_view name, std::string_view summary,
 }  // namespace
 
 Command BenchCommand() {
-  return {.name = "bench",
-          .summary = "Measure speed: engine, kernels, writes, scripts, peer; compare two builds",
-          .flags = {},
-          .run = {},
-          .subcommands = {
-              MeasureCommand("engine", "Tokens a second beside the machine's limits", BenchEngine),
-              MeasureCommand("kernels", "Each kernel beside the machine's limits", BenchKernels),
-              MeasureCommand("writes", "What the direct write path saves", BenchWrites),
-              MeasureCommand("scripts", "Cache scripts, fully checked", BenchScripts),
-              MeasureCommand("peer", "llama.cpp on the same file",
-                             [](const BenchOptions& options) { return BenchPeer(options); }),
-              BenchCompareCommand(), BenchHistoryCommand(), BenchSchemaCommand()}};
+  return {
+      .name = "bench",
+      .summary = "Measure speed: engine, kernels, writes, serve, scripts, peer; compare two builds",
+      .flags = {},
+      .run = {},
+      .subcommands = {
+          MeasureCommand("engine", "Tokens a second beside the machine's limits", BenchEngine),
+          MeasureCommand("kernels", "Each kernel beside the machine's limits", BenchKernels),
+          MeasureCommand("writes", "What the direct write path saves", BenchWrites),
+          MeasureCommand("serve", "What sharing steps gains", BenchServe),
+          MeasureCommand("scripts", "Cache scripts, fully checked", BenchScripts),
+          MeasureCommand("peer", "llama.cpp on the same file",
+                         [](const BenchOptions& options) { return BenchPeer(options); }),
+          BenchCompareCommand(), BenchHistoryCommand(), BenchSchemaCommand()}};
 }
 
 }  // namespace lockstep::cli

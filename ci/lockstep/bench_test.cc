@@ -78,6 +78,13 @@ TEST(BenchTest, KernelsComputeTheSameOnEveryTable) {
   EXPECT_EQ(json::parse(result.out)["mismatches"], json::array());
 }
 
+TEST(BenchTest, ServeGivesTheBitsOfOneAfterAnother) {
+  const ProcessResult result = RunLockstepCommand({"bench", "serve", "--smoke"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("together / in turn"));
+  EXPECT_THAT(result.out, HasSubstr("equal"));
+}
+
 TEST(BenchTest, PeerThatIsNotInstalledIsSaidSo) {
   const ProcessResult result =
       RunLockstepCommand({"bench", "peer", "--smoke", "--peer", "/absent", "--cache", "simple"});

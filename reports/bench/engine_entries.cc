@@ -8,6 +8,7 @@
 #include "engine/synthetic.h"
 #include "engine/thread_team.h"
 #include "reports/bench/entries.h"
+#include "reports/bench/serve_case.h"
 #include "reports/engine_meter.h"
 
 namespace lockstep::internal {
@@ -40,6 +41,27 @@ MadeBench MadeEngine(const EnginePoint& point, bool small) {
           .seconds = [timing] { return timing->seconds; }};
 }
 
+// Requests that share each step, or one after another: the same bits.
+BenchEntry ServeEntry(bool together, int32_t threads, bool small) {
+  const ServeCaseOptions options = {.requests = small ? 3 : 8,
+                                    .prompt_tokens = small ? 5 : 32,
+                                    .new_tokens = small ? 3 : 8,
+                                    .threads = threads};
+  constexpr std::string_view kBits = "engine/serve/paged_16";
+  return {.name = fmt::format("engine/{}/paged_16/threads_{}",
+                              together ? "serve_together" : "serve_in_turn", threads),
+          .bits = std::string(kBits),
+          .make = [=] {
+            const auto subject = std::make_shared<ServeCase>(BenchModel(small), options);
+            const auto timing = std::make_shared<ServeTiming>();
+            return MadeBench{
+                .run = [=] { *timing = subject->Run(together ? options.requests : 1); },
+                .digest = [timing] { return timing->digest; },
+                .threads = threads,
+                .seconds = [timing] { return timing->seconds; }};
+          }};
+}
+
 }  // namespace
 
 std::vector<BenchEntry> EngineEntries(bool small) {
@@ -62,6 +84,11 @@ std::vector<BenchEntry> EngineEntries(bool small) {
       add("prefill", Phase::kPrefill, small ? 9 : 128);
       add("decode_first", Phase::kDecode, 0);
       add("decode_deep", Phase::kDecode, small ? 5 : 1024);
+    }
+  }
+  for (const int32_t thread_count : threads) {
+    for (const bool together : {false, true}) {
+      entries.push_back(ServeEntry(together, thread_count, small));
     }
   }
   return entries;
