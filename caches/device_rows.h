@@ -1,9 +1,9 @@
 // Rows of a cache as device kernels write and read them: caches/codec.h to the bit, in pieces of 32
-// elements, so that one thread encodes one piece by itself: all types but BF16, which caches on a
-// device refuse. For nvcc too: no fmt, no standard containers.
+// elements, so that one thread encodes one piece by itself. For nvcc too: no fmt, no standard
+// containers.
 //
 // A row of kv_stride elements has RowPieces(kv_stride) pieces; those of a block format are its
-// blocks, the last one of an F32 or F16 row may be shorter. `rows` is what Block::Use gives for a
+// blocks, the last one of another row may be shorter. `rows` is what Block::Use gives for a
 // Global<uint8_t> (to read: a Global<const uint8_t>), `row` the offset in bytes of the row's first
 // byte: RowOffset(type, kv_stride, position). A row starts on a multiple of 2 bytes, one of F32 on
 // a multiple of 4.
@@ -49,11 +49,11 @@ LOCKSTEP_KERNEL int64_t PieceBytes(RowType type) {
     case RowType::kF32:
       return int64_t{kPieceElements} * 4;
     case RowType::kF16:
+    case RowType::kBf16:
       return int64_t{kPieceElements} * 2;
     case RowType::kQ8_0:
       return kQ8_0PieceBytes;
     case RowType::kQ4_0:
-    case RowType::kBf16:  // no cache on a device has it
       break;
   }
   return kQ4_0PieceBytes;
@@ -64,10 +64,10 @@ LOCKSTEP_KERNEL int64_t RowOffset(RowType type, int64_t kv_stride, int64_t index
     case RowType::kF32:
       return index * kv_stride * 4;
     case RowType::kF16:
+    case RowType::kBf16:
       return index * kv_stride * 2;
     case RowType::kQ8_0:
     case RowType::kQ4_0:
-    case RowType::kBf16:
       break;
   }
   return index * (kv_stride / kPieceElements) * PieceBytes(type);
@@ -84,6 +84,18 @@ LOCKSTEP_KERNEL uint16_t NarrowF16(float value) {
   kept = magnitude >= 0x47800000u ? 0x7c00u : kept;              // 65536 and more
   kept |= bits >> 16 & 0x8000u;
   return static_cast<uint16_t>(magnitude > 0x7f800000u ? 0x7e00u : kept);
+}
+
+// Bf16FromF32: to nearest even, every NaN as 0x7fc0.
+LOCKSTEP_KERNEL uint16_t NarrowBF16(float value) {
+  const uint32_t bits = BitsOf(value);
+  const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+}
+
+// To a type of two bytes an element.
+LOCKSTEP_KERNEL uint16_t NarrowHalf(RowType type, float value) {
+  return type == RowType::kBf16 ? NarrowBF16(value) : NarrowF16(value);
 }
 
 // The scale as codes are made from it, 0 for the zero block, whose F16 scale would be 0.
@@ -178,9 +190,9 @@ LOCKSTEP_KERNEL void EncodePiece(RowType type, const Bytes& rows, int64_t row, i
     }
     return;
   }
-  if (type == RowType::kF16) {
+  if (type == RowType::kF16 || type == RowType::kBf16) {
     for (int32_t i = 0; i < count; ++i) {
-      rows.template Store<uint16_t>(at + int64_t{i} * 2, NarrowF16(x(i)));
+      rows.template Store<uint16_t>(at + int64_t{i} * 2, NarrowHalf(type, x(i)));
     }
     return;
   }
@@ -201,6 +213,8 @@ LOCKSTEP_KERNEL float LoadElement(const Bytes& rows, int64_t row, int64_t i) {
     return rows.template Load<float>(row + i * 4);
   } else if constexpr (kType == RowType::kF16) {
     return WidenF16(rows.template Load<uint16_t>(row + i * 2));
+  } else if constexpr (kType == RowType::kBf16) {
+    return WidenBF16(rows.template Load<uint16_t>(row + i * 2));
   } else {
     const int64_t block = row + i / kPieceElements * PieceBytes(kType);
     const auto j = static_cast<int32_t>(i % kPieceElements);
@@ -226,8 +240,9 @@ LOCKSTEP_KERNEL float LoadElement(RowType type, const Bytes& rows, int64_t row, 
       return LoadElement<RowType::kF16>(rows, row, i);
     case RowType::kQ8_0:
       return LoadElement<RowType::kQ8_0>(rows, row, i);
-    case RowType::kQ4_0:
     case RowType::kBf16:
+      return LoadElement<RowType::kBf16>(rows, row, i);
+    case RowType::kQ4_0:
       break;
   }
   return LoadElement<RowType::kQ4_0>(rows, row, i);

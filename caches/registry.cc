@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kKnownForms =
     "simple, paged/BLOCK_SIZE, quantized/KEYS+VALUES/wWINDOW with KEYS and VALUES one of f32, f16, "
-    "bf16 (on the host alone), q8_0 and q4_0 and, where the window's rows are rounded to F16, -f16 "
+    "bf16, q8_0 and q4_0 and, where the window's rows are rounded to F16, -f16 "
     "behind it (paged/16, "
     "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), ring/model+ROWS and "
     "ring/wWINDOWS+ROWS with the windows of the model or of the layers in turn and so many rows "
@@ -286,11 +286,6 @@ CacheSpec ParseCacheSpec(std::string_view name) {
   if (name == "cuda") return Cuda();
   if (const auto rest = After("cuda-quantized/", name)) {
     const auto kind = ParseQuantized(*rest);
-    if (kind && (kind->keys == RowType::kBf16 || kind->values == RowType::kBf16)) {
-      throw Error({.where = fmt::format("cache '{}'", name),
-                   .what = "rows on a device are not kept as bf16",
-                   .remedy = "use f32, f16, q8_0 or q4_0, or quantized/... on the host"});
-    }
     if (kind && kind->window_type == RowType::kF32) return CudaQuantized(*kind);
   }
   if (const auto rest = After("hybrid/", name)) {

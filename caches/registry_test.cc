@@ -115,22 +115,6 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
   }
 }
 
-TEST(RegistryTest, Bf16RowsOnADeviceAreRefused) {
-  for (const char* name : {"cuda-quantized/bf16+bf16/w0", "cuda-quantized/q8_0+bf16/w4"}) {
-    try {
-      ParseCacheSpec(name);
-      ADD_FAILURE() << "accepted '" << name << "'";
-    } catch (const Error& error) {
-      EXPECT_THAT(error.what(), testing::StartsWith(std::string("cache '") + name + "'"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("rows on a device are not kept as bf16"));
-    }
-  }
-  EXPECT_THROW(CudaQuantizedKvCache({.geometry = contract::kGeometry,
-                                     .key_type = RowType::kQ8_0,
-                                     .value_type = RowType::kBf16}),
-               std::invalid_argument);
-}
-
 TEST(RegistryTest, RingsHaveTheWindowsOfTheirNameOrOfTheGeometry) {
   KvGeometry geometry = contract::kGeometry;
   geometry.num_layers = 5;

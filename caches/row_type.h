@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Block formats are ggml's (see codec.h). The numbers stand in cache files. Rows on a device are
-// never BF16.
+// Block formats are ggml's (see codec.h). The numbers stand in cache files, and may not change as
+// long as there are such files.
 enum class RowType : uint8_t { kF32 = 0, kF16 = 1, kQ8_0 = 2, kQ4_0 = 3, kBf16 = 4 };
 
 }  // namespace lockstep

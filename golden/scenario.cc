@@ -162,7 +162,6 @@ std::string RowsName(const CacheSpec& spec) {
 
 std::vector<std::string> DeviceCachesLike(const CacheSpec& spec) {
   if (spec.undo_rows > 0) return {};
-  if (spec.key_type == RowType::kBf16 || spec.value_type == RowType::kBf16) return {};
   if (spec.window > 0 && spec.window_type != RowType::kF16) return {};
   if (RowsName(spec) == "f16") return {"cuda", "hybrid/1"};
   return {fmt::format("cuda-quantized/{}+{}/w{}", RowTypeName(spec.key_type),

@@ -17,11 +17,6 @@ using device::kRowsOfLaunch;
 QuantizedKvOptions Checked(std::string_view kind, QuantizedKvOptions options) {
   options.window_type = RowType::kF16;
   options = CheckedOptions(kind, options);
-  for (RowType type : {options.key_type, options.value_type}) {
-    if (type != RowType::kBf16) continue;
-    throw std::invalid_argument(fmt::format(
-        "{} cache: rows on a device are not kept as bf16: give f32, f16, q8_0 or q4_0", kind));
-  }
   const int64_t exact_rows = int64_t{std::min(options.window, options.geometry.max_length)} +
                              2 * int64_t{options.max_step_rows};
   if (exact_rows > std::numeric_limits<int32_t>::max()) {

@@ -161,6 +161,8 @@ inline auto AllKindsAndOrders() {
                       Kind{"cuda-quantized/q8_0+q4_0/w0", "quantized/q8_0+q4_0/w0"},
                       Kind{"cuda-quantized/q8_0+q8_0/w4", "quantized/q8_0+q8_0/w4-f16"},
                       Kind{"cuda-quantized/f16+q4_0/w1", "quantized/f16+q4_0/w1-f16"},
+                      Kind{"cuda-quantized/bf16+bf16/w0", "quantized/bf16+bf16/w0"},
+                      Kind{"cuda-quantized/q8_0+bf16/w3", "quantized/q8_0+bf16/w3-f16"},
                       Kind{"cuda-quantized/q4_0+f32/w30", "quantized/q4_0+f32/w30-f16"}),
       testing::Values(HostExecutorOptions{}, HostExecutorOptions{.seed = 1},
                       HostExecutorOptions{.seed = 2},

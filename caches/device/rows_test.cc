@@ -67,7 +67,8 @@ LOCKSTEP_HOST_KERNEL(DecodeRowsKernel)
 namespace {
 
 constexpr float kMax = std::numeric_limits<float>::max();
-constexpr RowType kTypes[] = {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0};
+constexpr RowType kTypes[] = {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0,
+                              RowType::kQ4_0};
 
 struct Rows {
   int32_t count = 0;

@@ -19,7 +19,8 @@ using kernels_test::RandomWeights;
 using kernels_test::WeightTypeOf;
 
 constexpr float kCanary = -0x1.abcdp+100f;
-constexpr RowType kRowTypes[] = {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0};
+constexpr RowType kRowTypes[] = {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0,
+                                 RowType::kQ4_0};
 
 const KernelTable& Scalar() { return SelectKernels("scalar"); }
 

@@ -31,7 +31,8 @@ TEST_P(DeviceForwardTest, GivesTheBitsOfTheHost) {
 }
 
 std::vector<std::string> Caches() {
-  return {"cuda", "cuda-quantized/q8_0+q8_0/w4", "cuda-quantized/q8_0+q4_0/w0", "hybrid/1"};
+  return {"cuda", "cuda-quantized/q8_0+q8_0/w4", "cuda-quantized/q8_0+q4_0/w0", "hybrid/1",
+          "cuda-quantized/bf16+bf16/w4"};
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, DeviceForwardTest,

@@ -143,13 +143,13 @@ struct StoreHeadsKernel {
   template <typename Bytes, typename Shared>
   LOCKSTEP_KERNEL static void EncodePart(RowType type, const Bytes& stored, int64_t row,
                                          int64_t element, int32_t dim, int32_t t, Shared& shared) {
-    if (type == RowType::kF32 || type == RowType::kF16) {
+    if (type == RowType::kF32 || type == RowType::kF16 || type == RowType::kBf16) {
       for (int32_t i = t; i < dim; i += kThreads) {
         const float value = shared.x[i];
         if (type == RowType::kF32) {
           stored.template Store<float>(row + (element + i) * 4, value);
         } else {
-          stored.template Store<uint16_t>(row + (element + i) * 2, NarrowF16(value));
+          stored.template Store<uint16_t>(row + (element + i) * 2, NarrowHalf(type, value));
         }
       }
       return;

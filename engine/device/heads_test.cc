@@ -150,7 +150,8 @@ TEST_P(DeviceHeadsTest, FinishQuery) {
 }
 
 TEST_P(DeviceHeadsTest, StoreKeysAndValues) {
-  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type :
+       {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     const bool block = type == RowType::kQ8_0 || type == RowType::kQ4_0;
     for (int32_t head_dim : {8, 17, 32, 64, 96, 128, 256}) {
       if (block && head_dim % 32 != 0) continue;

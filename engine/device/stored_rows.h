@@ -35,10 +35,11 @@ LOCKSTEP_KERNEL Floats4 LoadStored4(const Bytes& bytes, int64_t stride, int64_t 
   Floats4 four = {};
   if constexpr (kType == RowType::kF32) {
     return bytes.template Load<Floats4>(at * 4);
-  } else if constexpr (kType == RowType::kF16) {
+  } else if constexpr (kType == RowType::kF16 || kType == RowType::kBf16) {
     const auto words = bytes.template Load<Words2>(at * 2);
     for (int32_t j = 0; j < 4; ++j) {
-      four.v[j] = WidenF16(static_cast<uint16_t>(words.v[j / 2] >> (j % 2 * 16)));
+      const auto half = static_cast<uint16_t>(words.v[j / 2] >> (j % 2 * 16));
+      four.v[j] = kType == RowType::kF16 ? WidenF16(half) : WidenBF16(half);
     }
   } else {
     // Blocks are aligned to 2 bytes.
@@ -72,8 +73,9 @@ LOCKSTEP_KERNEL Floats4 LoadStored4(RowType type, const Bytes& bytes, int64_t st
       return LoadStored4<RowType::kF16>(bytes, stride, p, element);
     case RowType::kQ8_0:
       return LoadStored4<RowType::kQ8_0>(bytes, stride, p, element);
+    case RowType::kBf16:
+      return LoadStored4<RowType::kBf16>(bytes, stride, p, element);
     case RowType::kQ4_0:
-    case RowType::kBf16:  // no cache on a device has it
       break;
   }
   return LoadStored4<RowType::kQ4_0>(bytes, stride, p, element);

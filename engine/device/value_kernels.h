@@ -125,7 +125,8 @@ struct ValueKernel {
       case RowType::kQ4_0:
         AddRows<RowType::kQ4_0>(block, args, work, shared);
         return;
-      case RowType::kBf16:  // no cache on a device has it
+      case RowType::kBf16:
+        AddRows<RowType::kBf16>(block, args, work, shared);
         return;
     }
   }
