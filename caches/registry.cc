@@ -29,7 +29,8 @@ constexpr std::string_view kKnownForms =
     "behind it (paged/16, "
     "quantized/q8_0+q4_0/w4, quantized/q8_0+q4_0/w4-f16), ring/model+ROWS and "
     "ring/wWINDOWS+ROWS with the windows of the model or of the layers in turn and so many rows "
-    "that can be undone (ring/model+8, ring/w4096-0+8), on a device cuda, "
+    "that can be undone (ring/model+8, ring/w4096-0+8) and, behind ring/, KEYS+VALUES/ of f32, f16 "
+    "and bf16 (ring/f16+f16/model+8), on a device cuda, "
     "cuda-quantized/KEYS+VALUES/wWINDOW and hybrid/DEVICE_LAYERS, plugin:LIBRARY with a shared "
     "library "
     "that "
@@ -159,13 +160,18 @@ CacheSpec Hybrid(int32_t device_layers) {
 }
 
 // No windows: those of the geometry.
-CacheSpec Ring(const std::vector<int32_t>& windows, int32_t undo_rows) {
+CacheSpec Ring(const std::vector<int32_t>& windows, int32_t undo_rows, RowType keys = RowType::kF32,
+               RowType values = RowType::kF32) {
   const std::string label = windows.empty() ? "model" : fmt::format("w{}", fmt::join(windows, "-"));
-  CacheSpec spec = {.name = fmt::format("ring/{}+{}", label, undo_rows),
-                    .make = {},
-                    .grants_host_slots = true,
-                    .windows = windows,
-                    .undo_rows = undo_rows};
+  const bool exact = keys == RowType::kF32 && values == RowType::kF32;
+  CacheSpec spec = {
+      .name = fmt::format("ring/{}{}+{}", RingRowsName(keys, values), label, undo_rows),
+      .make = {},
+      .grants_host_slots = exact,
+      .key_type = keys,
+      .value_type = values,
+      .windows = windows,
+      .undo_rows = undo_rows};
   spec.make = [spec, label](const CacheOptions& options) -> std::unique_ptr<KvCache> {
     CheckGeometry(options.geometry);
     std::vector<int32_t> of_layers = WindowsOf(spec, options.geometry);
@@ -173,6 +179,8 @@ CacheSpec Ring(const std::vector<int32_t>& windows, int32_t undo_rows) {
     return std::make_unique<RingKvCache>(RingKvOptions{.geometry = options.geometry,
                                                        .windows = std::move(of_layers),
                                                        .undo_rows = spec.undo_rows,
+                                                       .key_type = spec.key_type,
+                                                       .value_type = spec.value_type,
                                                        .label = label});
   };
   return spec;
@@ -213,8 +221,31 @@ std::optional<QuantizedKind> ParseQuantized(std::string_view text) {
                        .window_type = half ? RowType::kF16 : RowType::kF32};
 }
 
-// "model+8", "w4096+8", "w4096-0+8"
+// "f16+bf16/" before what ParseRing reads, where rows are not F32: one form for each kind.
+struct RingRows {
+  RowType keys = RowType::kF32;
+  RowType values = RowType::kF32;
+};
+std::optional<RingRows> TakeRingRows(std::string_view* text) {
+  const size_t slash = text->find('/');
+  if (slash == text->npos) return RingRows();
+  const std::string_view types = text->substr(0, slash);
+  const size_t plus = types.find('+');
+  if (plus == types.npos) return std::nullopt;
+  const auto keys = ParseRowType(types.substr(0, plus)),
+             values = ParseRowType(types.substr(plus + 1));
+  if (!keys || !values || (*keys == RowType::kF32 && *values == RowType::kF32)) return std::nullopt;
+  for (const RowType type : {*keys, *values}) {
+    if (type == RowType::kQ8_0 || type == RowType::kQ4_0) return std::nullopt;
+  }
+  text->remove_prefix(slash + 1);
+  return RingRows{*keys, *values};
+}
+
+// "model+8", "w4096+8", "w4096-0+8", "f16+f16/model+8"
 std::optional<CacheSpec> ParseRing(std::string_view text) {
+  const std::optional<RingRows> row_types = TakeRingRows(&text);
+  if (!row_types) return std::nullopt;
   const size_t plus = text.find('+');
   if (plus == text.npos) return std::nullopt;
   const auto undo_rows = ParseNumber(text.substr(plus + 1));
@@ -232,7 +263,7 @@ std::optional<CacheSpec> ParseRing(std::string_view text) {
     }
   }
   if (!undo_rows || *undo_rows < 1) return std::nullopt;
-  return Ring(windows, *undo_rows);
+  return Ring(windows, *undo_rows, row_types->keys, row_types->values);
 }
 
 std::optional<std::string_view> After(std::string_view prefix, std::string_view text) {
@@ -263,6 +294,8 @@ std::span<const CacheSpec> AllCaches() {
       Quantized({RowType::kQ8_0, RowType::kBf16, 4}),
       Ring({6, 0}, 3),
       Ring({}, 3),
+      Ring({6, 0}, 3, RowType::kF16, RowType::kBf16),
+      Ring({}, 3, RowType::kF16, RowType::kF16),
       Cuda(),
       CudaQuantized({RowType::kQ8_0, RowType::kQ8_0, 4}),
       CudaQuantized({RowType::kQ8_0, RowType::kQ4_0, 0}),

@@ -99,6 +99,14 @@ TEST(RegistryTest, RefusesUnknownNamesAndSaysWhatThereIs) {
                            "ring/w4,2+2",
                            "ring/w-1+2",
                            "ring/w4+2,3",
+                           "ring/f16/w4+2",
+                           "ring/f16+/w4+2",
+                           "ring/f16+f16/",
+                           "ring/f16+f16/4+2",
+                           "ring/f32+f32/w4+2",
+                           "ring/q8_0+q8_0/w4+2",
+                           "ring/f16+q4_0/w4+2",
+                           "ring/f16+f16/f16+f16/w4+2",
                            "cuda/1",
                            "cuda-quantized/q8_0+q4_0/w4-f16",
                            "cuda-quantized/q8_0",
@@ -122,6 +130,11 @@ TEST(RegistryTest, RingsHaveTheWindowsOfTheirNameOrOfTheGeometry) {
   EXPECT_EQ(named.undo_rows, 4);
   EXPECT_THAT(WindowsOf(named, geometry), testing::ElementsAre(6, 0, 9, 6, 0));
   EXPECT_EQ(named.make({.geometry = geometry})->attention_window(3), 6);
+  const CacheSpec halves = ParseCacheSpec("ring/f16+bf16/w6-0-9+4");
+  EXPECT_THAT(WindowsOf(halves, geometry), testing::ElementsAre(6, 0, 9, 6, 0));
+  EXPECT_EQ(halves.key_type, RowType::kF16);
+  EXPECT_EQ(halves.make({.geometry = geometry})->value_type(), RowType::kBf16);
+  EXPECT_FALSE(halves.grants_host_slots);
   const CacheSpec of_model = ParseCacheSpec("ring/model+4");
   EXPECT_THAT(WindowsOf(of_model, geometry), testing::IsEmpty());
   EXPECT_EQ(of_model.make({.geometry = geometry})->max_step_rows(), geometry.max_length);

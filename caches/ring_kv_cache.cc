@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "caches/cache_file.h"
+#include "caches/codec.h"
 
 namespace lockstep {
 namespace {
@@ -21,15 +22,36 @@ RingKvOptions Checked(RingKvOptions options) {
   if (options.undo_rows < 1 || std::ranges::any_of(options.windows, negative)) {
     throw std::invalid_argument("ring cache: a window below 0, or no rows to undo");
   }
+  for (const RowType type : {options.key_type, options.value_type}) {
+    if (type == RowType::kF32 || type == RowType::kF16 || type == RowType::kBf16) continue;
+    throw std::invalid_argument(
+        fmt::format("ring cache: rows are not kept as {}", RowTypeName(type)));
+  }
   if (options.label.empty()) options.label = fmt::format("w{}", fmt::join(options.windows, "-"));
   return options;
 }
 
-StateHeader RingHeader(const KvGeometry& geometry) {
-  return {.kind = "ring", .geometry = geometry};
+StateHeader RingHeader(const RingKvOptions& options) {
+  return {.kind = "ring",
+          .geometry = options.geometry,
+          .key_type = options.key_type,
+          .value_type = options.value_type};
+}
+
+// Rows [first, first + count) of a buffer of `rows` places, which do not come round.
+template <typename Byte>
+std::span<Byte> RowsIn(std::span<Byte> memory, int32_t rows, int64_t row_bytes, int32_t first,
+                       int32_t count) {
+  return memory.subspan(static_cast<size_t>(first % rows * row_bytes),
+                        static_cast<size_t>(count * row_bytes));
 }
 
 }  // namespace
+
+std::string RingRowsName(RowType key_type, RowType value_type) {
+  if (key_type == RowType::kF32 && value_type == RowType::kF32) return "";
+  return fmt::format("{}+{}/", RowTypeName(key_type), RowTypeName(value_type));
+}
 
 RingKvCache::RingKvCache(const RingKvOptions& options) : options_(Checked(options)) {
   const KvGeometry& g = options_.geometry;
@@ -40,14 +62,16 @@ RingKvCache::RingKvCache(const RingKvOptions& options) : options_(Checked(option
     layer.window = window;
     layer.rows =
         window == 0 ? g.max_length : static_cast<int32_t>(std::min<int64_t>(rows, g.max_length));
-    layer.keys = AlignedBuffer<float>(layer.rows * g.kv_stride());
-    layer.values = AlignedBuffer<float>(layer.rows * g.kv_stride());
+    layer.keys = AlignedBuffer<std::byte>(layer.rows * RowBytes(options_.key_type, g.kv_stride()));
+    layer.values =
+        AlignedBuffer<std::byte>(layer.rows * RowBytes(options_.value_type, g.kv_stride()));
     forgets_ = forgets_ || window > 0;
   }
 }
 
 std::string RingKvCache::name() const {
-  return fmt::format("ring/{}+{}", options_.label, options_.undo_rows);
+  return fmt::format("ring/{}{}+{}", RingRowsName(options_.key_type, options_.value_type),
+                     options_.label, options_.undo_rows);
 }
 
 int32_t RingKvCache::max_step_rows() const { return forgets_ ? options_.undo_rows : max_length(); }
@@ -75,9 +99,26 @@ int32_t RingKvCache::first_position(int32_t layer) const {
 
 // ---- Where rows lie ---------------------------------------------------------------------------
 
-RingKvCache::Place RingKvCache::PlaceOf(const Layer& layer, int32_t first, int32_t count) const {
-  const auto stride = static_cast<size_t>(options_.geometry.kv_stride());
-  return {static_cast<size_t>(first % layer.rows) * stride, static_cast<size_t>(count) * stride};
+std::span<std::byte> RingKvCache::KeyRows(Layer& layer, int32_t first, int32_t count) const {
+  return RowsIn(layer.keys.span(), layer.rows,
+                RowBytes(options_.key_type, options_.geometry.kv_stride()), first, count);
+}
+
+std::span<std::byte> RingKvCache::ValueRows(Layer& layer, int32_t first, int32_t count) const {
+  return RowsIn(layer.values.span(), layer.rows,
+                RowBytes(options_.value_type, options_.geometry.kv_stride()), first, count);
+}
+
+std::span<const std::byte> RingKvCache::KeyRows(const Layer& layer, int32_t first,
+                                                int32_t count) const {
+  return RowsIn(layer.keys.span(), layer.rows,
+                RowBytes(options_.key_type, options_.geometry.kv_stride()), first, count);
+}
+
+std::span<const std::byte> RingKvCache::ValueRows(const Layer& layer, int32_t first,
+                                                  int32_t count) const {
+  return RowsIn(layer.values.span(), layer.rows,
+                RowBytes(options_.value_type, options_.geometry.kv_stride()), first, count);
 }
 
 template <typename PerRun>
@@ -105,9 +146,8 @@ void RingKvCache::Advance(Layer* layer, int32_t gap_end, int32_t end) {
   layer->first = FirstAfter(*layer, end);
   ForRuns(*layer, std::max(layer->length, layer->first), gap_end,
           [&](int32_t first, int32_t count) {
-            const Place place = PlaceOf(*layer, first, count);
-            std::ranges::fill(layer->keys.span().subspan(place.offset, place.count), 0.0f);
-            std::ranges::fill(layer->values.span().subspan(place.offset, place.count), 0.0f);
+            std::ranges::fill(KeyRows(*layer, first, count), std::byte{0});
+            std::ranges::fill(ValueRows(*layer, first, count), std::byte{0});
           });
   layer->length = std::max(layer->length, end);
 }
@@ -120,12 +160,12 @@ void RingKvCache::View(int32_t layer, KvView* view) const {
   view->length = state.length;
   view->segments.clear();
   ForRuns(state, state.first, state.length, [&](int32_t first, int32_t count) {
-    const Place place = PlaceOf(state, first, count);
-    view->segments.push_back(
-        {.first = first,
-         .count = count,
-         .keys = std::as_bytes(state.keys.span().subspan(place.offset, place.count)).data(),
-         .values = std::as_bytes(state.values.span().subspan(place.offset, place.count)).data()});
+    view->segments.push_back({.first = first,
+                              .count = count,
+                              .key_type = options_.key_type,
+                              .value_type = options_.value_type,
+                              .keys = KeyRows(state, first, count).data(),
+                              .values = ValueRows(state, first, count).data()});
   });
 }
 
@@ -161,15 +201,18 @@ void RingKvCache::Update(int32_t layer, std::span<const int32_t> positions,
   Advance(&state, end, end);
   const auto stride = static_cast<size_t>(options_.geometry.kv_stride());
   for (size_t i = 0; i < positions.size(); ++i) {
-    const size_t offset = PlaceOf(state, positions[i], 1).offset;
-    std::ranges::copy(keys.subspan(i * stride, stride), state.keys.data() + offset);
-    std::ranges::copy(values.subspan(i * stride, stride), state.values.data() + offset);
+    EncodeRow(options_.key_type, keys.subspan(i * stride, stride), KeyRows(state, positions[i], 1));
+    EncodeRow(options_.value_type, values.subspan(i * stride, stride),
+              ValueRows(state, positions[i], 1));
   }
 }
 
 std::optional<KvSlot> RingKvCache::TryReserveSlot(int32_t layer,
                                                   std::span<const int32_t> positions) {
   CheckLayer(options_.geometry, layer);
+  if (options_.key_type != RowType::kF32 || options_.value_type != RowType::kF32) {
+    return std::nullopt;
+  }
   Layer& state = layer_at(layer);
   const auto run = AsRun(positions, max_length());
   if (!run || run->count > max_step_rows()) return std::nullopt;
@@ -179,9 +222,11 @@ std::optional<KvSlot> RingKvCache::TryReserveSlot(int32_t layer,
     if (wraps || far || !CanUndo(state, run->first, run->end())) return std::nullopt;
   }
   state.reservation = run;
-  const Place place = PlaceOf(state, run->first, run->count);
-  return KvSlot{state.keys.span().subspan(place.offset, place.count),
-                state.values.span().subspan(place.offset, place.count)};
+  const auto floats = [](std::span<std::byte> rows) {
+    return std::span(reinterpret_cast<float*>(rows.data()), rows.size() / sizeof(float));
+  };
+  return KvSlot{floats(KeyRows(state, run->first, run->count)),
+                floats(ValueRows(state, run->first, run->count))};
 }
 
 void RingKvCache::CommitSlot(int32_t layer, std::span<const int32_t> positions) {
@@ -209,9 +254,8 @@ void RingKvCache::Rollback(int32_t length) {
     layer.reservation.reset();
     if (layer.length <= length) continue;
     ForRuns(layer, std::max(length, layer.first), layer.length, [&](int32_t first, int32_t count) {
-      const Place place = PlaceOf(layer, first, count);
-      layer.keys.Poison(layer.keys.span().subspan(place.offset, place.count));
-      layer.values.Poison(layer.values.span().subspan(place.offset, place.count));
+      layer.keys.Poison(KeyRows(layer, first, count));
+      layer.values.Poison(ValueRows(layer, first, count));
     });
     layer.length = length;
     if (length == 0) layer.first = 0;
@@ -229,11 +273,8 @@ std::unique_ptr<KvCache> RingKvCache::Fork() {
     to.length = from.length;
     to.first = from.first;
     ForRuns(from, from.first, from.length, [&](int32_t first, int32_t count) {
-      const Place place = PlaceOf(from, first, count);
-      std::ranges::copy(from.keys.span().subspan(place.offset, place.count),
-                        to.keys.data() + place.offset);
-      std::ranges::copy(from.values.span().subspan(place.offset, place.count),
-                        to.values.data() + place.offset);
+      std::ranges::copy(KeyRows(from, first, count), KeyRows(to, first, count).data());
+      std::ranges::copy(ValueRows(from, first, count), ValueRows(to, first, count).data());
     });
   }
   return fork;
@@ -249,23 +290,23 @@ void RingKvCache::SaveState(StateWriter* writer) const {
     lengths.push_back(layer.length);
     firsts.push_back(layer.first);
   }
-  writer->WriteHeader(RingHeader(options_.geometry));
+  writer->WriteHeader(RingHeader(options_));
   writer->WriteU32(static_cast<uint32_t>(options_.undo_rows));
   for (const int32_t window : options_.windows) writer->WriteU32(static_cast<uint32_t>(window));
   writer->WriteLengths(lengths);
   writer->WriteLengths(firsts);
   for (const Layer& layer : layers_) {
-    for (const AlignedBuffer<float>* half : {&layer.keys, &layer.values}) {
-      ForRuns(layer, layer.first, layer.length, [&](int32_t first, int32_t count) {
-        const Place place = PlaceOf(layer, first, count);
-        writer->WriteBytes(std::as_bytes(half->span().subspan(place.offset, place.count)));
-      });
-    }
+    ForRuns(layer, layer.first, layer.length, [&](int32_t first, int32_t count) {
+      writer->WriteBytes(KeyRows(layer, first, count));
+    });
+    ForRuns(layer, layer.first, layer.length, [&](int32_t first, int32_t count) {
+      writer->WriteBytes(ValueRows(layer, first, count));
+    });
   }
 }
 
 void RingKvCache::LoadState(StateReader* reader) {
-  reader->ExpectHeader(RingHeader(options_.geometry));
+  reader->ExpectHeader(RingHeader(options_));
   const auto expect = [&](std::string_view field, int32_t wanted) {
     const uint32_t found = reader->ReadU32(field);
     if (found == static_cast<uint32_t>(wanted)) return;
@@ -287,18 +328,19 @@ void RingKvCache::LoadState(StateReader* reader) {
     }
     rows += held;
   }
-  reader->ExpectRemaining(rows * 2 * RowBytes(RowType::kF32, options_.geometry.kv_stride()));
+  const int64_t stride = options_.geometry.kv_stride();
+  reader->ExpectRemaining(
+      rows * (RowBytes(options_.key_type, stride) + RowBytes(options_.value_type, stride)));
   Clear();  // from here on nothing can fail
   for (size_t i = 0; i < layers_.size(); ++i) {
     Layer& layer = layers_[i];
     layer.length = lengths[i];
     layer.first = firsts[i];
-    for (AlignedBuffer<float>* half : {&layer.keys, &layer.values}) {
-      ForRuns(layer, layer.first, layer.length, [&](int32_t first, int32_t count) {
-        const Place place = PlaceOf(layer, first, count);
-        reader->ReadBytes(std::as_writable_bytes(half->span().subspan(place.offset, place.count)));
-      });
-    }
+    ForRuns(layer, layer.first, layer.length,
+            [&](int32_t first, int32_t count) { reader->ReadBytes(KeyRows(layer, first, count)); });
+    ForRuns(layer, layer.first, layer.length, [&](int32_t first, int32_t count) {
+      reader->ReadBytes(ValueRows(layer, first, count));
+    });
   }
 }
 

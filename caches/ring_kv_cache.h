@@ -1,5 +1,5 @@
-// RingKvCache: F32 rows, of which layers with a window keep the last ones alone [W1]. What a layer
-// of window W holds, with R = undo_rows:
+// RingKvCache: rows as F32, F16 or BF16, of which layers with a window keep the last ones alone
+// [W1]. What a layer of window W holds, with R = undo_rows:
 //
 //        forgotten        | W + R rows at most         | R rows in progress
 //   ----------------------|----------------------------|--------------------
@@ -13,6 +13,10 @@
 //
 // A layer without a window holds every row, as SimpleKvCache does. When no layer has one, nothing
 // is forgotten, and steps are as long as they like.
+//
+// Rows of 2 bytes an element are encoded as they are written [Q1, Q4], and no slot is handed out
+// [R3]. In each of these types the row of zeros is all zero bytes; the block formats, of which that
+// is not so, are QuantizedKvCache's.
 #ifndef LOCKSTEP_CACHES_RING_KV_CACHE_H_
 #define LOCKSTEP_CACHES_RING_KV_CACHE_H_
 
@@ -29,21 +33,26 @@ namespace lockstep {
 
 struct RingKvOptions {
   KvGeometry geometry;
-  std::vector<int32_t> windows;  // [num_layers], rows; 0: the layer keeps all
-  int32_t undo_rows = 0;         // R, at least 1
-  std::string label = {};        // how name() calls the windows; empty: "w" and their list
+  std::vector<int32_t> windows;      // [num_layers], rows; 0: the layer keeps all
+  int32_t undo_rows = 0;             // R, at least 1
+  RowType key_type = RowType::kF32;  // F32, F16 or BF16
+  RowType value_type = RowType::kF32;
+  std::string label = {};  // how name() calls the windows; empty: "w" and their list
 };
+
+// What names of rings have before their windows: "", "f16+bf16/".
+std::string RingRowsName(RowType key_type, RowType value_type);
 
 class RingKvCache final : public KvCache {
  public:
   // std::invalid_argument when a dimension is not positive, the size overflows, there are not as
-  // many windows as layers, one is negative, or undo_rows is below 1.
+  // many windows as layers, one is negative, undo_rows is below 1, or rows are of another type.
   explicit RingKvCache(const RingKvOptions& options);
 
   const KvGeometry& geometry() const override { return options_.geometry; }
-  std::string name() const override;  // "ring/w6-0+3"
-  RowType key_type() const override { return RowType::kF32; }
-  RowType value_type() const override { return RowType::kF32; }
+  std::string name() const override;  // "ring/w6-0+3", "ring/f16+bf16/w6-0+3"
+  RowType key_type() const override { return options_.key_type; }
+  RowType value_type() const override { return options_.value_type; }
   int32_t max_step_rows() const override;
   int32_t attention_window(int32_t layer) const override;
 
@@ -58,8 +67,9 @@ class RingKvCache final : public KvCache {
   void Update(int32_t layer, std::span<const int32_t> positions, std::span<const float> keys,
               std::span<const float> values) override;
 
-  // Refuses also what Update refuses, and in a layer with a window a run over the end of the ring
-  // and one that ends more than max_step_rows() rows behind the length [W5].
+  // Refuses everything unless keys and values are F32. Refuses also what Update refuses, and in a
+  // layer with a window a run over the end of the ring and one that ends more than max_step_rows()
+  // rows behind the length [W5].
   std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override;
   void CommitSlot(int32_t layer, std::span<const int32_t> positions) override;
 
@@ -78,19 +88,18 @@ class RingKvCache final : public KvCache {
     int32_t length = 0;
     int32_t first = 0;  // rows [first, length) are shown
     std::optional<PositionRun> reservation;
-    AlignedBuffer<float> keys;    // [rows, kv_stride]
-    AlignedBuffer<float> values;  // [rows, kv_stride]
+    AlignedBuffer<std::byte> keys;    // [rows, row bytes]
+    AlignedBuffer<std::byte> values;  // [rows, row bytes]
   };
 
   Layer& layer_at(int32_t layer) { return layers_[static_cast<size_t>(layer)]; }
   const Layer& layer_at(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
 
-  // Elements of rows [first, first + count), which do not wrap: the same place in keys and values.
-  struct Place {
-    size_t offset = 0;
-    size_t count = 0;
-  };
-  Place PlaceOf(const Layer& layer, int32_t first, int32_t count) const;
+  // Rows [first, first + count), which do not wrap.
+  std::span<std::byte> KeyRows(Layer& layer, int32_t first, int32_t count) const;
+  std::span<std::byte> ValueRows(Layer& layer, int32_t first, int32_t count) const;
+  std::span<const std::byte> KeyRows(const Layer& layer, int32_t first, int32_t count) const;
+  std::span<const std::byte> ValueRows(const Layer& layer, int32_t first, int32_t count) const;
   // Calls per_run(first, count) for rows [begin, end) in runs that do not wrap.
   template <typename PerRun>
   static void ForRuns(const Layer& layer, int32_t begin, int32_t end, PerRun per_run);

@@ -42,5 +42,24 @@ TEST(MatrixRingsTest, EveryAxisOfTheHostIsEqualAndProvedByRingsAlone) {
   }
 }
 
+// Rows of two bytes have one write path: there nothing is to compare, elsewhere everything.
+TEST(MatrixRingsTest, RowsOfTwoBytesAreEqualOnEveryOtherAxis) {
+  MatrixOptions options;
+  options.models = {WindowedModel()};
+  options.caches = {ParseCacheSpec("ring/f16+bf16/model+3")};
+  options.decode_steps = 3;
+  options.axes = {MatrixAxis::kChunking, MatrixAxis::kRollback, MatrixAxis::kSave,
+                  MatrixAxis::kFork};
+  const MatrixResult result = RunMatrix(options);
+  ASSERT_EQ(result.rows.size(), options.axes.size());
+  for (const MatrixRow& row : result.rows) {
+    EXPECT_TRUE(row.control_caught) << row.axis->name << ": " << row.control_detail;
+    for (const MatrixCell& cell : row.cells) {
+      EXPECT_EQ(cell.verdict, MatrixCell::Verdict::kEqual)
+          << row.axis->name << " " << cell.value << ": " << cell.detail;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -206,9 +206,11 @@ std::vector<CacheSpec> Where(Predicate predicate) {
   for (const CacheSpec& spec : AllCaches()) {
     if (!Forgets(spec)) caches.push_back(spec);
   }
-  // One that has room for all rows of these tests: a ring that never comes round.
-  caches.push_back(
-      ParseCacheSpec(fmt::format("ring/w{}+{}", kGeometry.max_length, kGeometry.max_length)));
+  // Two that have room for all rows of these tests: rings that never come round.
+  for (const char* rows : {"", "f16+bf16/"}) {
+    caches.push_back(ParseCacheSpec(
+        fmt::format("ring/{}w{}+{}", rows, kGeometry.max_length, kGeometry.max_length)));
+  }
   std::erase_if(caches, [&](const CacheSpec& spec) { return !std::invoke(predicate, spec); });
   return caches;
 }

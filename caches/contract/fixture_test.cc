@@ -71,8 +71,8 @@ TEST(FixtureTest, ADifferenceIsSeenInEveryRow) {
 TEST(FixtureTest, ListsOfCachesAreWhatTheySay) {
   const size_t all = EveryCache().size();
   const auto forgets = [](const CacheSpec& spec) { return spec.undo_rows > 0; };
-  EXPECT_EQ(std::ranges::count_if(EveryCache(), forgets), 1);
-  EXPECT_EQ(std::ssize(EveryCache()) - 1,
+  EXPECT_EQ(std::ranges::count_if(EveryCache(), forgets), 2);
+  EXPECT_EQ(std::ssize(EveryCache()) - 2,
             std::ssize(AllCaches()) - std::ranges::count_if(AllCaches(), forgets));
   EXPECT_EQ(SlotCaches().size() + SlotlessCaches().size(), all);
   for (const auto& caches :

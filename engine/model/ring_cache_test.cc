@@ -1,5 +1,6 @@
 // The engine over caches that forget rows (caches/CONTRACT.md, W1 to W5): the same bits as over a
 // cache that keeps all, and a refusal where they could not be.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,30 +32,41 @@ std::unique_ptr<KvCache> NewCache(const std::string& name, const Model& model) {
   return ParseCacheSpec(name).make({.geometry = model.config().geometry(kLength)});
 }
 
+// One of the same rows that keeps all.
+std::unique_ptr<KvCache> FullOf(const std::string& ring, const Model& model) {
+  const CacheSpec spec = ParseCacheSpec(ring);
+  if (spec.grants_host_slots) return NewCache("simple", model);
+  return NewCache(
+      fmt::format("quantized/{}+{}/w0", RowTypeName(spec.key_type), RowTypeName(spec.value_type)),
+      model);
+}
+
 struct RingCase {
   const char* preset;
   const char* cache;
 };
 
 class RingForwardTest : public ::testing::TestWithParam<RingCase> {};
-INSTANTIATE_TEST_SUITE_P(Models, RingForwardTest,
-                         ::testing::Values(RingCase{"tiny-mistral-6x2-q8_0", "ring/model+3"},
-                                           RingCase{"tiny-mistral-6x2-q8_0", "ring/w9-5+1"},
-                                           RingCase{"tiny-gemma2-5x1-q8_0", "ring/model+4"},
-                                           RingCase{"tiny-gemma2-5x1-q8_0", "ring/w6-0+1"},
-                                           RingCase{"tiny-gemma3-3x1-f16", "ring/model+2"},
-                                           RingCase{"tiny-mha-4x4-f32", "ring/model+2"}),
-                         [](const auto& param_info) {
-                           return testing::TestName(std::string(param_info.param.preset) +
-                                                    param_info.param.cache);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, RingForwardTest,
+    ::testing::Values(RingCase{"tiny-mistral-6x2-q8_0", "ring/model+3"},
+                      RingCase{"tiny-mistral-6x2-q8_0", "ring/w9-5+1"},
+                      RingCase{"tiny-gemma2-5x1-q8_0", "ring/model+4"},
+                      RingCase{"tiny-gemma2-5x1-q8_0", "ring/w6-0+1"},
+                      RingCase{"tiny-gemma3-3x1-f16", "ring/model+2"},
+                      RingCase{"tiny-mistral-6x2-q8_0", "ring/f16+bf16/model+3"},
+                      RingCase{"tiny-gemma2-5x1-q8_0", "ring/bf16+f32/w6-0+1"},
+                      RingCase{"tiny-mha-4x4-f32", "ring/model+2"}),
+    [](const auto& param_info) {
+      return testing::TestName(std::string(param_info.param.preset) + param_info.param.cache);
+    });
 
 // Prefills cut anywhere, single tokens, drafts that are rejected, long enough to come round several
 // times: logits of every step, and at the end every row that both still have.
 TEST_P(RingForwardTest, W3_GivesTheBitsOfTheFullCache) {
   const auto model = PresetModel(GetParam().preset);
   const auto ring = NewCache(GetParam().cache, *model);
-  const auto full = NewCache("simple", *model);
+  const auto full = FullOf(GetParam().cache, *model);
   Transformer engine(model);
   const std::vector<int32_t> tokens = SomeTokens(model->config(), kLength);
   const int32_t undo = std::min(ring->max_step_rows(), 3);
@@ -95,7 +107,7 @@ TEST_P(RingForwardTest, W3_GivesTheBitsOfTheFullCache) {
 TEST_P(RingForwardTest, W3_GapsAreCutToo) {
   const auto model = PresetModel(GetParam().preset);
   const auto ring = NewCache(GetParam().cache, *model);
-  const auto full = NewCache("simple", *model);
+  const auto full = FullOf(GetParam().cache, *model);
   Transformer engine(model);
   const std::vector<int32_t> positions = {0, 1, 2, 9, 10, 30, 31, 33, 34, 50};
   const std::vector<int32_t> tokens = SomeTokens(model->config(), 10);
