@@ -9,6 +9,7 @@
 
 #include "caches/check.h"
 #include "caches/error.h"
+#include "caches/paged_kv_cache.h"
 #include "caches/random.h"
 #include "engine/model/batch.h"
 #include "engine/prefix_cache.h"
@@ -71,7 +72,7 @@ Scheduler::~Scheduler() = default;
 // ---- Requests ----------------------------------------------------------------------------
 
 int32_t Scheduler::BlocksFor(int32_t rows) const {
-  return (rows + pool_->block_size() - 1) / pool_->block_size();
+  return BlocksForRows(rows, pool_->block_size());
 }
 
 void Scheduler::Check(const ServeRequest& request) const {
