@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "engine/device/expert_limit.h"
+#include "engine/device/limits.h"
 #include "engine/device/reduce.h"
 
 namespace lockstep::device {

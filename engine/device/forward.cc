@@ -8,8 +8,7 @@
 
 #include "caches/check.h"
 #include "caches/error.h"
-#include "engine/device/expert_limit.h"
-#include "engine/device/head_limit.h"
+#include "engine/device/limits.h"
 #include "engine/transformer.h"
 
 namespace lockstep::device {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "caches/device_rows.h"
-#include "engine/device/head_limit.h"
+#include "engine/device/limits.h"
 #include "engine/device/reduce.h"
 
 namespace lockstep::device {
