@@ -57,6 +57,4 @@ LOCKSTEP_LAYOUT int64_t GroupAt(bool halves, int64_t group, int64_t group_bytes)
 }  // namespace
 }  // namespace lockstep::internal
 
-#undef LOCKSTEP_LAYOUT
-
 #endif  // LOCKSTEP_ENGINE_KERNELS_PACKED_LAYOUT_H_

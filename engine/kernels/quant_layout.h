@@ -31,12 +31,6 @@
 
 #include "engine/kernels/packed_layout.h"
 
-#if defined(__CUDACC__)
-#define LOCKSTEP_LAYOUT __host__ __device__ inline constexpr
-#else
-#define LOCKSTEP_LAYOUT inline constexpr
-#endif
-
 namespace lockstep::internal {
 namespace {
 
@@ -140,7 +134,5 @@ LOCKSTEP_LAYOUT int64_t BlockScalesAt(const QuantFormat& f, int64_t b) {
 
 }  // namespace
 }  // namespace lockstep::internal
-
-#undef LOCKSTEP_LAYOUT
 
 #endif  // LOCKSTEP_ENGINE_KERNELS_QUANT_LAYOUT_H_
