@@ -131,15 +131,15 @@ Measured BenchProgram::Measure(const std::string& name, MachineProbe* probe) {
   return measured;
 }
 
-void BenchProgram::CountInstructions() {
-  if (std::filesystem::path(path_).filename() != "lockstep_bench") return;
+BenchProgram::Counting BenchProgram::CountInstructions() {
+  if (std::filesystem::path(path_).filename() != "lockstep_bench") return Counting::kForeign;
   const TemporaryFolder folder;
   const ProgramEnd end = RunProgram(
       {"sh", "-c", "command -v valgrind >/dev/null || exit 3; exec valgrind \"$@\"", "sh",
        "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=" + folder.File("count"),
        path_, "--small", "--count", "--filter=" + options_.filter},
       kCountTimeoutSeconds);
-  if (end.exit_code == 3) return;
+  if (end.exit_code == 3) return Counting::kNoValgrind;
   if (end.exit_code != 0) {
     throw Error({path_ + " under valgrind", fmt::format("failed: {}", LastLineOf(end.err)),
                  "run it by hand, or go on with --no-count"});
@@ -147,12 +147,17 @@ void BenchProgram::CountInstructions() {
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     const Dump dump = ReadDump(entry.path().string());
     if (dump.name.empty()) continue;
+    if (dump.instructions <= 0) {
+      throw Error({fmt::format("{} under valgrind, '{}'", path_, dump.name),
+                   "has no total in callgrind's file", "go on with --no-count, and report it"});
+    }
     // Google Benchmark lists a name with a suffix where the benchmark takes the time itself.
     for (const std::string& name : names_) {
       const bool same = name == dump.name || name == dump.name + std::string(kManualTime);
       if (same) instructions_[name] = dump.instructions;
     }
   }
+  return instructions_.empty() ? Counting::kNothing : Counting::kCounted;
 }
 
 }  // namespace lockstep

@@ -34,11 +34,11 @@ class BenchProgram {
   // benchmark asks for it (reports/bench/main.cc). Throws Error when the program fails.
   Measured Measure(const std::string& name, MachineProbe* probe);
 
-  // Instructions of one iteration of each benchmark, counted by callgrind, for lockstep_bench alone
-  // ("lockstep_bench" is its file's name): empty for others, and where valgrind is not installed.
-  // Measure adds them to its counters from then on.
-  void CountInstructions();
-  bool counted() const { return !instructions_.empty(); }
+  // Instructions of one iteration of each benchmark in its small setting, counted by callgrind, for
+  // lockstep_bench alone ("lockstep_bench" is its file's name). Measure adds them to its counters
+  // from then on. Teams of threads are not counted, so a filter may leave nothing to count.
+  enum class Counting { kCounted, kNothing, kForeign, kNoValgrind };
+  Counting CountInstructions();
 
   // The toolchain, as far as it told with the last sample.
   const std::string& toolchain() const { return toolchain_; }

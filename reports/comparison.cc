@@ -57,17 +57,34 @@ void CheckSameBenchmarks(const BenchRun& baseline, const BenchRun& subject) {
   }
 }
 
+// What one side alone counts would otherwise be a gate that is switched off unseen.
+void CheckSameCounts(const BenchResult& baseline, const BenchResult& subject) {
+  const auto require = [](const BenchResult& in, const BenchResult& other, const char* side) {
+    const auto refuse = [&](const std::string& what) {
+      throw Error({fmt::format("benchmark '{}'", in.name),
+                   fmt::format("has {} in the {} alone", what, side),
+                   "measure both sides alike, or leave the benchmark out with a filter"});
+    };
+    for (const auto& [name, value] : in.counters) {
+      if (!other.counters.contains(name)) refuse(fmt::format("the counter '{}'", name));
+    }
+    if (!in.digest.empty() && other.digest.empty()) refuse("a digest");
+  };
+  require(baseline, subject, "baseline");
+  require(subject, baseline, "subject");
+}
+
 void CompareCounters(const BenchResult& baseline, const BenchResult& subject,
                      const ComparisonOptions& options, BenchComparison* out) {
   for (const auto& [name, before] : baseline.counters) {
-    const auto now = subject.counters.find(name);
-    if (now == subject.counters.end() || now->second == before) continue;
+    const double now = subject.counters.at(name);
+    if (now == before) continue;
     const auto known = options.counter_tolerances.find(name);
     const double tolerance = known == options.counter_tolerances.end() ? 0 : known->second;
     out->counters.push_back({.name = name,
                              .baseline = before,
-                             .subject = now->second,
-                             .worse = now->second > before * (1 + tolerance)});
+                             .subject = now,
+                             .worse = now > before * (1 + tolerance)});
   }
 }
 
@@ -77,8 +94,8 @@ BenchComparison CompareOne(const BenchResult& baseline, const BenchResult& subje
   BenchComparison out = {.name = baseline.name, .unit = baseline.unit};
   out.baseline_digest = baseline.digest;
   out.subject_digest = subject.digest;
-  out.bits_changed =
-      !baseline.digest.empty() && !subject.digest.empty() && baseline.digest != subject.digest;
+  out.bits_changed = baseline.digest != subject.digest;
+  CheckSameCounts(baseline, subject);
   CompareCounters(baseline, subject, options, &out);
   const auto floor = options.noise_floors.find(baseline.name);
   out.within = options.within;

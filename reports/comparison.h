@@ -100,7 +100,8 @@ struct Comparison {
 };
 
 // Throws Error when a benchmark is missing on one side, has another unit or direction there, or
-// the runs are of different machines and the options do not allow it.
+// other counters, or no digest; and when the runs are of different machines and the options do not
+// allow it.
 Comparison Compare(BenchRun baseline, BenchRun subject, const ComparisonOptions& options);
 
 // The noise floors that an A/A comparison shows: for each benchmark the farther end of its interval

@@ -186,6 +186,19 @@ TEST(ComparisonTest, WhatIsMissingOrElsewhereIsAnError) {
   EXPECT_EQ(Compare(baseline, subject, {.across_machines = true}).benchmarks.size(), 1u);
 }
 
+// Else a gate would be off without anyone's knowledge.
+TEST(ComparisonTest, CountersAndDigestsOfOneSideAloneAreAnError) {
+  BenchRun baseline = RunWith(Levels(4)), subject = RunWith(Levels(4));
+  baseline.benchmarks[0].counters["instructions"] = 1e6;
+  EXPECT_THAT(RefusalOf(baseline, subject),
+              HasSubstr("'a': has the counter 'instructions' in the baseline alone"));
+  EXPECT_THAT(RefusalOf(subject, baseline), HasSubstr("'instructions' in the subject alone"));
+  baseline.benchmarks[0].counters.clear();
+  baseline.benchmarks[0].digest = "ab";
+  EXPECT_THAT(RefusalOf(baseline, subject), HasSubstr("a digest in the baseline alone"));
+  EXPECT_THAT(RefusalOf(subject, baseline), HasSubstr("a digest in the subject alone"));
+}
+
 TEST(ComparisonTest, NoiseFloorOfEqualBuildsWidensWhatIsTheSame) {
   const std::vector<double> levels = Levels(10);
   BenchRun baseline = RunWith(levels), subject = RunWith(Times(levels, 1.06));

@@ -147,6 +147,12 @@ TEST(ReportPartTest, AHistoryShowsItsSeriesAndWhereItGotSlower) {
   EXPECT_THAT(part.pictures[1].svg, Not(HasSubstr("bad-mark")));
 }
 
+size_t CountIn(const std::string& text, const std::string& what) {
+  size_t found = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
 TEST(ReportPartTest, AScriptIsRunAgainAndDrawn) {
   const ReportPart part = PartOf(
       "# What it shows.\n\n  # Who saw it.\n"
@@ -156,16 +162,24 @@ TEST(ReportPartTest, AScriptIsRunAgainAndDrawn) {
   ASSERT_EQ(part.pictures.size(), 1u);
   const std::string& svg = part.pictures[0].svg;
   // Six rows of the update and the committed one, the reserved one, the length that is left.
-  const auto count = [&](const std::string& what) {
-    size_t found = 0;
-    for (size_t at = svg.find(what); at != svg.npos; at = svg.find(what, at + 1)) ++found;
-    return found;
-  };
-  EXPECT_EQ(count("class=\"good-box\""), 7u);
-  EXPECT_EQ(count("class=\"open-box\""), 1u);
-  EXPECT_EQ(count("bad-mark"), 1u);
-  EXPECT_EQ(count(">block "), 3u);
-  EXPECT_EQ(count("class=\"frame\""), 0u);
+  EXPECT_EQ(CountIn(svg, "class=\"good-box\""), 7u);
+  EXPECT_EQ(CountIn(svg, "class=\"open-box\""), 1u);
+  EXPECT_EQ(CountIn(svg, "bad-mark"), 1u);
+  EXPECT_EQ(CountIn(svg, ">block "), 3u);
+  EXPECT_EQ(CountIn(svg, "class=\"frame\""), 0u);
+}
+
+TEST(ReportPartTest, WhatWasRefusedOrFailedIsNotDrawnAsWritten) {
+  const ReportPart part = PartOf(
+      "cache paged/4 layers=1 heads=1 dim=2 max=9\nupdate at=0..1 rows=1\n"
+      "reserve at=2..5\nupdate at=9 rows=2\nreserve at=2\n");
+  EXPECT_EQ(part.verdict, ReportVerdict::kHolds) << part.sentence;
+  ASSERT_EQ(part.pictures.size(), 1u);
+  const std::string& svg = part.pictures[0].svg;
+  EXPECT_EQ(CountIn(svg, "class=\"good-box\""), 2u);
+  EXPECT_EQ(CountIn(svg, "class=\"open-box\""), 1u);
+  EXPECT_EQ(CountIn(svg, ">refused<"), 1u);
+  EXPECT_EQ(CountIn(svg, ">threw<"), 1u);
 }
 
 TEST(ReportPartTest, AnExplanationIsAMapOfLayersAndStages) {

@@ -121,8 +121,13 @@ Comparison ComparePrograms(const BuiltBench& base, const BuiltBench& tree,
     }
   }
   if (!options.no_count) {
-    baseline.CountInstructions();
+    const BenchProgram::Counting counting = baseline.CountInstructions();
     subject.CountInstructions();
+    if (counting == BenchProgram::Counting::kNoValgrind) {
+      fmt::print(stderr, "valgrind is not installed: instructions are not counted\n");
+    } else if (counting == BenchProgram::Counting::kNothing) {
+      fmt::print(stderr, "instructions are counted of one thread alone: here, of nothing\n");
+    }
   }
   const Stopwatch since;
   ProgressLine line;

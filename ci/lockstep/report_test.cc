@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -116,6 +117,20 @@ TEST_F(ReportCommandTest, ReadsScriptsComparisonsAndHistories) {
 
   RunLockstepCommand({"bench", "history", File("h.sqlite"), "--add", File("a.json")});
   EXPECT_EQ(Part(File("h.sqlite")).second, 0);
+}
+
+// Somebody's cache may end the process that runs it: not the report.
+TEST_F(ReportCommandTest, ACrashingScriptIsAPart) {
+  const std::string script = File("crash.script");
+  WriteWholeTextFile(script, fmt::format("cache plugin:{} layers=1 heads=1 dim=2 max=4\n"
+                                         "update at=0 rows=1\n",
+                                         LOCKSTEP_PLUGIN_HOSTILE));
+  setenv("LOCKSTEP_HOSTILE", "update:fault", 1);
+  const auto [part, code] = Part(script);
+  unsetenv("LOCKSTEP_HOSTILE");
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(part["complaints"][0].get<std::string>(), HasSubstr("SIGSEGV"));
+  EXPECT_EQ(Part(script).second, 0);
 }
 
 TEST_F(ReportCommandTest, WritesEveryFormAndRefusesWhatItCannotRead) {

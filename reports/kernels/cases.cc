@@ -189,11 +189,32 @@ void SiluGate(const KernelTable& kernels, RowData* d, size_t first, size_t) {
   kernels.silu_gate(&d->x[first], d->weight.data(), kCols, &d->y[first]);
 }
 
-// In place: a copy first, so that every call does the same; the copy is in the time.
-void Rope(const KernelTable& kernels, RowData* d, size_t first, size_t) {
+void GeluGate(const KernelTable& kernels, RowData* d, size_t first, size_t) {
+  kernels.gelu_gate(&d->x[first], d->weight.data(), kCols, &d->y[first]);
+}
+
+// Kernels in place get a copy, so that every call does the same; the copy is in the time.
+float* CopyOfRow(RowData* d, size_t first) {
   std::memcpy(&d->y[first], &d->x[first], kCols * sizeof(float));
-  kernels.rope_interleaved(&d->y[first], kCols / 64, 64, 64, d->weight.data(),
+  return &d->y[first];
+}
+
+void Rope(const KernelTable& kernels, RowData* d, size_t first, size_t) {
+  kernels.rope_interleaved(CopyOfRow(d, first), kCols / 64, 64, 64, d->weight.data(),
                            d->weight.data() + 32);
+}
+
+void RopeHalves(const KernelTable& kernels, RowData* d, size_t first, size_t) {
+  kernels.rope_halves(CopyOfRow(d, first), kCols / 64, 64, 64, d->weight.data(),
+                      d->weight.data() + 32);
+}
+
+void Scale(const KernelTable& kernels, RowData* d, size_t first, size_t) {
+  kernels.scale(0x1.4p-3f, kCols, CopyOfRow(d, first));
+}
+
+void SoftCap(const KernelTable& kernels, RowData* d, size_t first, size_t) {
+  kernels.soft_cap(0.5f, kCols, CopyOfRow(d, first));
 }
 
 void Add(const KernelTable& kernels, RowData* d, size_t first, size_t) {
@@ -250,17 +271,23 @@ std::vector<KernelCaseMaker> KernelCases(int64_t bytes, Random random) {
     cases.push_back([=] { return MatmulCase(type, 1, bytes, random); });
     cases.push_back([=] { return MatmulCase(type, kPrefillTokens, small, random); });
   }
-  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type :
+       {RowType::kF32, RowType::kF16, RowType::kBF16, RowType::kQ8_0, RowType::kQ4_0}) {
     cases.push_back([=] { return AttentionCase(type, 1, 1024, bytes, random); });
     cases.push_back([=] { return AttentionCase(type, kPrefillTokens, 512, 0, random); });
   }
-  // Bytes an element: read, written. Multiply-adds: as engine/ARITHMETIC.md counts them, exp as 10.
+  // Bytes an element: read, written. Multiply-adds: as engine/ARITHMETIC.md counts them, exp as 10
+  // and tanh as 16.
   cases.push_back(
       [=] { return RowCase("quantize_activations", Quantize, 4 + 40.0 / 32, 2, bytes, random); });
   cases.push_back([=] { return RowCase("rms_norm", RmsNorm, 8, 3, bytes, random); });
   cases.push_back([=] { return RowCase("rope", Rope, 8, 2, bytes, random); });
   cases.push_back([=] { return RowCase("silu_gate", SiluGate, 8, 13, bytes, random); });
-  for (RowType type : {RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  cases.push_back([=] { return RowCase("gelu_gate", GeluGate, 8, 17, bytes, random); });
+  cases.push_back([=] { return RowCase("rope_halves", RopeHalves, 8, 2, bytes, random); });
+  cases.push_back([=] { return RowCase("scale", Scale, 8, 1, bytes, random); });
+  cases.push_back([=] { return RowCase("soft_cap", SoftCap, 8, 18, bytes, random); });
+  for (RowType type : {RowType::kF16, RowType::kBF16, RowType::kQ8_0, RowType::kQ4_0}) {
     cases.push_back([=] { return EncodeCase(type, bytes, random); });
   }
   cases.push_back([=] { return DigestCase(bytes, random); });

@@ -9,6 +9,7 @@
 #include "caches/error.h"
 #include "caches/registry.h"
 #include "engine/trace.h"
+#include "properties/isolated_run.h"
 #include "properties/script.h"
 #include "properties/script_runner.h"
 #include "reports/markup.h"
@@ -65,8 +66,12 @@ ReportPicture PlaceMap(const std::map<std::pair<std::string, int>, int>& counts)
   return picture;
 }
 
+// What became of an operation.
+enum class Became : char { kDone = '.', kRefused = 'r', kThrew = 't' };
+
 // How an operation looks in the column of its time.
-const char* LookOf(ScriptOpKind kind) {
+const char* LookOf(ScriptOpKind kind, Became became) {
+  if (became != Became::kDone) return "zone";
   switch (kind) {
     case ScriptOpKind::kUpdate:
     case ScriptOpKind::kCommit:
@@ -79,9 +84,11 @@ const char* LookOf(ScriptOpKind kind) {
 }
 
 // Operations to the right, positions downwards, lines between blocks. Rows that an operation
-// writes or publishes are filled, reserved ones open, a rollback or a clear is a line at the
-// length that is left. The column in which the difference shows is framed.
-ReportPicture ScriptPicture(const CacheScript& script, int32_t block_size, int32_t found_at) {
+// writes or publishes are filled, reserved ones open, those of a refused or failed operation
+// neither; a rollback or a clear is a line at the length that is left. The column in which the
+// difference shows is framed. `became`: by operation, as far as they ran.
+ReportPicture ScriptPicture(const CacheScript& script, int32_t block_size, int32_t found_at,
+                            const std::string& became) {
   constexpr double kLeft = 60, kTop = 62, kColumn = 74, kRowMax = 22;
   const int32_t positions = std::max(script.geometry.max_length, 1);
   const double row = std::clamp(420.0 / positions, 1.0, kRowMax);
@@ -108,17 +115,22 @@ ReportPicture ScriptPicture(const CacheScript& script, int32_t block_size, int32
     svg += fmt::format("<g><title>{}: {}</title><text x=\"{:.1f}\" y=\"14\">{}</text>", i + 1,
                        Escaped(ScriptOpText(op)), x + 4, ScriptOpName(op.kind));
     svg += fmt::format("<text x=\"{:.1f}\" y=\"30\">layer {}</text>", x + 4, op.layer);
+    const auto end = i < became.size() ? static_cast<Became>(became[i]) : Became::kDone;
+    if (end != Became::kDone) {
+      svg += fmt::format("<text class=\"bad-text\" x=\"{:.1f}\" y=\"46\">{}</text>", x + 4,
+                         end == Became::kRefused ? "refused" : "threw");
+    }
     for (const int32_t position : op.positions) {
       const bool outside = position < 0 || position >= positions;
       const double at =
           outside ? (position < 0 ? kTop - row - 2 : bottom + 2) : kTop + row * position;
       svg += fmt::format(
           "<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{:.1f}\"/>",
-          outside ? "bad-box" : LookOf(op.kind), x + 6, at + 1, kColumn - 14,
+          outside ? "bad-box" : LookOf(op.kind, end), x + 6, at + 1, kColumn - 14,
           std::max(row - 2, 1.0));
     }
     const bool shortens = op.kind == ScriptOpKind::kRollback || op.kind == ScriptOpKind::kClear;
-    if (shortens) {
+    if (shortens && end == Became::kDone) {
       const double at = kTop + row * std::clamp(op.target, 0, positions);
       svg += fmt::format(
           "<line class=\"bar bad-mark\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" "
@@ -134,6 +146,42 @@ ReportPicture ScriptPicture(const CacheScript& script, int32_t block_size, int32
   }
   svg += "</svg>";
   return picture;
+}
+
+// As long as a script of the shrinker's size never takes, and a cache that hangs does.
+constexpr int32_t kScriptMilliseconds = 20000;
+
+// What the cache does with the script, as JSON. What became of an operation is what the counts of
+// the script up to it have more than those up to the one before.
+std::string JudgedText(const CacheScript& script) {
+  const ScriptSubject subject = RegisteredSubject(script.cache);
+  try {
+    subject.make(script);
+  } catch (const std::exception& error) {
+    return json{{"error", error.what()}}.dump();
+  }
+  const ScriptRun run = RunScript(script, subject);
+  json judged = {{"found_at", run.finding ? run.finding->op : -1}};
+  judged["sentence"] = run.finding ? fmt::format("after operation {}: [{}] {}", run.finding->op + 1,
+                                                 run.finding->clause, run.finding->what)
+                                   : fmt::format("{} operations, {} rows equal the model's",
+                                                 run.counts.operations, run.counts.rows_compared);
+  std::string became;
+  ScriptCounts before;
+  CacheScript part = script;
+  part.ops.clear();
+  for (const ScriptOp& op : script.ops) {
+    part.ops.push_back(op);
+    const ScriptRun upto = RunScript(part, subject);
+    Became now = Became::kDone;
+    if (upto.counts.refused > before.refused) now = Became::kRefused;
+    if (upto.counts.threw > before.threw) now = Became::kThrew;
+    became += static_cast<char>(now);
+    before = upto.counts;
+    if (upto.finding) break;
+  }
+  judged["became"] = became;
+  return judged.dump();
 }
 
 }  // namespace
@@ -171,26 +219,30 @@ ReportPart ExplainPart(const json& explain) {
 ReportPart ScriptPart(const std::string& text, const std::string& path) {
   const CacheScript script = ParseScript(text, path);
   const CacheSpec spec = ParseCacheSpec(script.cache);
-  const ScriptSubject subject = RegisteredSubject(script.cache);
-  try {
-    subject.make(script);
-  } catch (const std::exception& error) {
-    throw Error({path, fmt::format("its cache cannot be made: {}", error.what()),
-                 "correct the first line of the script"});
-  }
-  const ScriptRun run = RunScript(script, subject);
+  const IsolatedCall call =
+      RunIsolatedCall([&] { return JudgedText(script); }, kScriptMilliseconds);
   ReportPart part{.title = "Script on " + script.cache, .verdict = ReportVerdict::kHolds};
-  part.sentence = fmt::format("{} operations, {} rows equal the model's", run.counts.operations,
-                              run.counts.rows_compared);
-  if (run.finding) {
+  part.command = "lockstep replay " + path;
+  std::string became;
+  int32_t found_at = -1;
+  if (call.end.kind != IsolatedEnd::Kind::kReturned) {
+    part.sentence = "the run " + call.end.Text();
+  } else {
+    const json judged = json::parse(call.output);
+    if (judged.contains("error")) {
+      throw Error({path,
+                   fmt::format("its cache cannot be made: {}", judged["error"].get<std::string>()),
+                   "correct the first line of the script"});
+    }
+    became = judged["became"];
+    found_at = judged["found_at"];
+    part.sentence = judged["sentence"];
+  }
+  if (call.end.kind != IsolatedEnd::Kind::kReturned || found_at >= 0) {
     part.verdict = ReportVerdict::kFails;
-    part.sentence = fmt::format("after operation {}: [{}] {}", run.finding->op + 1,
-                                run.finding->clause, run.finding->what);
     part.complaints.push_back(part.sentence);
   }
-  part.pictures.push_back(
-      ScriptPicture(script, spec.block_size, run.finding ? run.finding->op : -1));
-  part.command = "lockstep replay " + path;
+  part.pictures.push_back(ScriptPicture(script, spec.block_size, found_at, became));
   return part;
 }
 
