@@ -63,7 +63,11 @@ std::vector<KernelResult> RunKernelBench(const KernelBenchOptions& options) {
       results.back().digest = kernel.digest();
     }
     for (int32_t round = 0; round < options.rounds; ++round) {
-      const auto now = MeasureLimits(&limits, std::span(isas).last(tables), 1);
+      auto now = MeasureLimits(&limits, std::span(isas).last(tables), 1);
+      if (kernel.streams.size() >= MachineLimits::kOwnMemoryMin) {
+        const double bandwidth = limits.ReadBandwidthOf(kernel.streams);
+        for (LimitSample& sample : now) sample.read_bandwidth = bandwidth;
+      }
       for (size_t i = 0; i < tables; ++i) {
         AddSample(kernel, options, now[i], &results[first + i]);
       }
@@ -111,8 +115,9 @@ std::string KernelMarkdown(const std::vector<KernelResult>& results, const std::
   return fmt::format(
              "## Single kernels against their limits\n\n`{}`: one thread; {}. The limit of a "
              "kernel "
-             "is the larger of two times: its bytes, read and written, at the read bandwidth, and "
-             "its multiply-adds at the peaks of its instruction set.\n\n",
+             "is the larger of two times: its bytes, read and written, at the bandwidth at which "
+             "the memory that it reads is read alone, in the same round, and its multiply-adds at "
+             "the peaks of its instruction set.\n\n",
              command, MachineLine()) +
          TableMarkdown(KernelTableOf(results));
 }

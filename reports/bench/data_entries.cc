@@ -131,7 +131,7 @@ MadeBench MadeScripts(const std::string& cache, int32_t count) {
 
 std::vector<BenchEntry> DataEntries(bool small) {
   std::vector<BenchEntry> entries;
-  for (const RowType type : {RowType::kF16, RowType::kBF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (const RowType type : {RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     const int64_t elements = small ? 64 : int64_t{1} << 22;
     entries.push_back(Named(fmt::format("codec/decode_{}", RowTypeName(type)),
                             [=] { return MadeDecodeRow(type, elements); }));

@@ -82,6 +82,8 @@ KernelCase MatmulCase(GgmlType type, int32_t tokens, int64_t bytes, const Random
     kernels.matmul(data->matrix, x, 0, data->matrix.groups(), data->rows_of_y.data());
   };
   result.digest = [data] { return DigestOfFloats(data->y); };
+  result.streams = {data->matrix.data(),
+                    static_cast<size_t>(data->matrix.groups() * data->matrix.group_bytes())};
   return result;
 }
 
@@ -142,6 +144,7 @@ KernelCase AttentionCase(RowType type, int32_t queries, int32_t rows, int64_t by
     }
   };
   result.digest = [data] { return DigestOfFloats(data->out); };
+  result.streams = data->rows.span();
   return result;
 }
 
@@ -174,6 +177,7 @@ KernelCase RowCase(const std::string& name, RowKernel kernel, double bytes_an_el
     builder.AddBytes(std::as_bytes(std::span(data->blocks)));
     return builder.Finish();
   };
+  result.streams = std::as_bytes(std::span(data->x));
   return result;
 }
 
@@ -238,6 +242,7 @@ KernelCase EncodeCase(RowType type, int64_t bytes, const Random& random) {
   result.uses_table = false;
   result.run = [data, type](const KernelTable&) { EncodeRow(type, data->x, data->stored); };
   result.digest = [data] { return DigestOfBytes(data->stored); };
+  result.streams = std::as_bytes(std::span(data->x));
   return result;
 }
 
@@ -255,6 +260,7 @@ KernelCase DigestCase(int64_t bytes, const Random& random) {
   result.uses_table = false;
   result.run = [data](const KernelTable&) { data->digest = DigestOfFloats(data->x); };
   result.digest = [data] { return data->digest; };
+  result.streams = std::as_bytes(std::span(data->x));
   return result;
 }
 
@@ -272,7 +278,7 @@ std::vector<KernelCaseMaker> KernelCases(int64_t bytes, Random random) {
     cases.push_back([=] { return MatmulCase(type, kPrefillTokens, small, random); });
   }
   for (RowType type :
-       {RowType::kF32, RowType::kF16, RowType::kBF16, RowType::kQ8_0, RowType::kQ4_0}) {
+       {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     cases.push_back([=] { return AttentionCase(type, 1, 1024, bytes, random); });
     cases.push_back([=] { return AttentionCase(type, kPrefillTokens, 512, 0, random); });
   }
@@ -287,7 +293,7 @@ std::vector<KernelCaseMaker> KernelCases(int64_t bytes, Random random) {
   cases.push_back([=] { return RowCase("rope_halves", RopeHalves, 8, 2, bytes, random); });
   cases.push_back([=] { return RowCase("scale", Scale, 8, 1, bytes, random); });
   cases.push_back([=] { return RowCase("soft_cap", SoftCap, 8, 18, bytes, random); });
-  for (RowType type : {RowType::kF16, RowType::kBF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type : {RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     cases.push_back([=] { return EncodeCase(type, bytes, random); });
   }
   cases.push_back([=] { return DigestCase(bytes, random); });

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct KernelCase {
   std::function<void(const KernelTable&)> run;  // the same every time
   bool uses_table = true;                       // false: the same code whatever the kernel table
   std::function<Digest()> digest;               // of what the last call computed
+  // What streams through memory, or the largest part of it, for the limit of just these pages.
+  // Empty where what is read is small.
+  std::span<const std::byte> streams = {};
 };
 
 // A case, made when it is its turn and not before, as its data is large.

@@ -17,6 +17,7 @@ using internal::IsaLimits;
 using internal::PeakLoop;
 
 constexpr size_t kReadUnit = 4096;  // what IsaLimits::read asks for
+constexpr size_t kLine = 64;
 
 // What loops compute ends here, so that no loop is left out.
 std::atomic<uint64_t> sink = 0;
@@ -35,6 +36,23 @@ double Peak(const PeakLoop& loop, int32_t threads, const LimitOptions& options) 
     }
     best = std::max(best, threads * loop.multiply_adds * static_cast<double>(iterations) / taken);
     ++attempt;
+  }
+  return best;
+}
+
+// Bytes a second, the best over numbers of streams. REQUIRES: bytes 64-byte aligned.
+double Bandwidth(std::span<const std::byte> bytes, int32_t threads, int attempts) {
+  const IsaLimits& isa = *internal::AvailableIsaLimits().back();
+  const size_t part = bytes.size() / static_cast<size_t>(threads) / kReadUnit * kReadUnit;
+  double best = 0;
+  for (int streams : {1, 2, 4}) {
+    for (int attempt = 0; attempt < attempts; ++attempt) {
+      const double taken = internal::SecondsOfAll(threads, [&](int32_t thread) {
+        const auto own = bytes.subspan(static_cast<size_t>(thread) * part, part);
+        sink.fetch_xor(isa.read(own.data(), own.size(), streams));
+      });
+      best = std::max(best, static_cast<double>(part) * threads / taken);
+    }
   }
   return best;
 }
@@ -79,20 +97,13 @@ std::vector<std::string_view> MachineLimits::instruction_sets() const {
 
 double MachineLimits::ReadBandwidth(int32_t threads) {
   LS_CHECK(threads > 0, "{} threads", threads);
-  const IsaLimits& isa = *internal::AvailableIsaLimits().back();
-  const auto bytes = impl_->memory.bytes();
-  const size_t part = bytes.size() / static_cast<size_t>(threads) / kReadUnit * kReadUnit;
-  double best = 0;
-  for (int streams : {1, 2, 4}) {
-    for (int attempt = 0; attempt < impl_->options.attempts; ++attempt) {
-      const double taken = internal::SecondsOfAll(threads, [&](int32_t thread) {
-        const auto own = bytes.subspan(static_cast<size_t>(thread) * part, part);
-        sink.fetch_xor(isa.read(own.data(), own.size(), streams));
-      });
-      best = std::max(best, static_cast<double>(part) * threads / taken);
-    }
-  }
-  return best;
+  return Bandwidth(impl_->memory.bytes(), threads, impl_->options.attempts);
+}
+
+double MachineLimits::ReadBandwidthOf(std::span<const std::byte> memory) {
+  LS_CHECK(memory.size() >= kOwnMemoryMin, "{} bytes", memory.size());
+  const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  return Bandwidth(memory.subspan((kLine - address % kLine) % kLine), 1, impl_->options.attempts);
 }
 
 std::optional<double> MachineLimits::FmaPeak(std::string_view isa_name, int32_t threads) {
