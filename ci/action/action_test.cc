@@ -12,6 +12,8 @@
 
 #include "caches/file_io.h"
 #include "caches/temporary_folder.h"
+#include "ci/plan/plan.h"
+#include "ci/plan/selection.h"
 #include "reports/run_process.h"
 
 namespace lockstep {
@@ -69,7 +71,7 @@ class ActionTest : public testing::Test {
   // Every step of action.yml with `inputs` in place of their defaults.
   Ran Use(const std::map<std::string, std::string>& inputs) const {
     const YAML::Node action = YAML::LoadFile(kAction + "/action.yml");
-    std::map<std::string, std::string> values = {{"github.action_path", kAction}};
+    std::map<std::string, std::string> values;
     for (const auto& input : action["inputs"]) {
       values["inputs." + input.first.as<std::string>()] = input.second["default"].as<std::string>();
     }
@@ -81,6 +83,7 @@ class ActionTest : public testing::Test {
     for (const YAML::Node& step : action["runs"]["steps"]) {
       EXPECT_EQ(step["shell"].as<std::string>(), "bash");
       std::map<std::string, std::string> environment = {
+          {"GITHUB_ACTION_PATH", kAction},
           {"GITHUB_OUTPUT", folder_ + "/output"},
           {"GITHUB_STEP_SUMMARY", folder_ + "/summary"},
           {"RUNNER_TEMP", folder_ + "/temp"}};
@@ -89,9 +92,10 @@ class ActionTest : public testing::Test {
             Evaluated(entry.second.as<std::string>(), values);
       }
       const std::string line = step["run"].as<std::string>();
-      // What comes from outside reaches a script by its environment, never as its text.
-      EXPECT_EQ(line.find("inputs."), line.npos) << line;
-      last = Shell(Evaluated(line, values), repository(), environment);
+      // What comes from outside reaches a script by its environment, never as its text; and paths
+      // of the context are the host's, which a job in a container does not see.
+      EXPECT_EQ(line.find("${{"), line.npos) << line;
+      last = Shell(line, repository(), environment);
       if (last.code != 0) break;
     }
     return last;
@@ -164,6 +168,23 @@ TEST_F(ActionTest, WithoutABaseEveryPartRunsAndAWrongPlanIsWrongUse) {
   EXPECT_FALSE(std::filesystem::exists(repository() + "/owned"));
 }
 
+// The user's own model file: sound, and with one that is damaged.
+TEST_F(ActionTest, AModelOfTheUsersIsProved) {
+  Write("lockstep.toml",
+        "[[tier]]\nname = \"smoke\"\nminutes = 2\nselect = \"diff\"\n[[part]]\n"
+        "name = \"model\"\nrun = \"lockstep verify --model model.gguf --cache paged/4\"\n"
+        "proof = \"HOLDS: \"\ntiers = [\"smoke\"]\nminutes = 2\n");
+  const Ran made = Shell(std::string(LOCKSTEP_BINARY) + " synth --preset tiny-gqa-9x3-q8_0 " +
+                             "--out model.gguf --seed 1",
+                         repository());
+  ASSERT_EQ(made.code, 0) << made.out;
+  const Ran green = Use({{"lockstep", LOCKSTEP_BINARY}, {"seed", "1"}});
+  EXPECT_EQ(green.code, 0) << green.out;
+  EXPECT_THAT(green.out, HasSubstr("HOLDS: 1 holds of tier smoke"));
+  std::filesystem::resize_file(repository() + "/model.gguf", 5000);
+  EXPECT_EQ(Use({{"lockstep", LOCKSTEP_BINARY}, {"seed", "1"}}).code, 1);
+}
+
 TEST(AllGreen, IsGreenOnlyWhenEveryJobSucceeded) {
   const auto code = [](const std::string& needs) {
     return Shell(kAction + "/all-green", ".", {{"NEEDS", needs}}).code;
@@ -232,14 +253,39 @@ std::vector<std::filesystem::path> Workflows() {
 }
 
 TEST(Workflows, TheLastJobNeedsEveryOther) {
-  const YAML::Node jobs = YAML::LoadFile(kRoot + "/.github/workflows/gate.yml")["jobs"];
-  std::vector<std::string> others;
-  for (const auto& job : jobs) {
-    if (job.first.as<std::string>() != "all-green") others.push_back(job.first.as<std::string>());
+  for (const char* file : {"gate.yml", "deep.yml"}) {
+    const YAML::Node jobs = YAML::LoadFile(kRoot + "/.github/workflows/" + file)["jobs"];
+    std::vector<std::string> others;
+    for (const auto& job : jobs) {
+      if (job.first.as<std::string>() != "all-green") others.push_back(job.first.as<std::string>());
+    }
+    EXPECT_THAT(jobs["all-green"]["needs"].as<std::vector<std::string>>(),
+                testing::UnorderedElementsAreArray(others));
+    EXPECT_EQ(jobs["all-green"]["if"].as<std::string>(), "always()");
   }
-  EXPECT_THAT(jobs["all-green"]["needs"].as<std::vector<std::string>>(),
-              testing::UnorderedElementsAreArray(others));
-  EXPECT_EQ(jobs["all-green"]["if"].as<std::string>(), "always()");
+}
+
+// GitHub ends a job at its limit, and what it had found is lost: the parts of each shard of the
+// deep tier, and a build, have room in it. A job may take six hours.
+TEST(Workflows, EveryShardOfTheDeepTierHasTime) {
+  constexpr int32_t kBuildMinutes = 45, kJobMinutesMost = 360;
+  const YAML::Node job = YAML::LoadFile(kRoot + "/.github/workflows/deep.yml")["jobs"]["deep"];
+  const auto limit = job["timeout-minutes"].as<int32_t>();
+  EXPECT_LE(limit, kJobMinutesMost);
+  const Plan plan = ParsePlan(ReadWholeTextFile(kRoot + "/ci/lockstep.toml"), "ci/lockstep.toml");
+  const YAML::Node shards = job["strategy"]["matrix"]["shard"];
+  ASSERT_GT(shards.size(), 1u);
+  size_t parts_run = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    EXPECT_EQ(shards[i].as<std::string>(), fmt::format("{}/{}", i + 1, shards.size()));
+    std::vector<Selected> parts = SelectParts(plan, "deep", false, {});
+    KeepPartsOfShard(&parts, static_cast<int32_t>(i) + 1, static_cast<int32_t>(shards.size()));
+    int32_t minutes = kBuildMinutes;
+    for (const Selected& one : parts) minutes += one.part->minutes;
+    EXPECT_LE(minutes, limit) << shards[i];
+    parts_run += parts.size();
+  }
+  EXPECT_EQ(parts_run, SelectParts(plan, "deep", false, {}).size());
 }
 
 // A step is a script of the tree, so that it can be run and mended anywhere; the few tools that a
@@ -278,6 +324,24 @@ TEST(Workflows, EveryStepRunsWhatPeopleRun) {
     }
   }
   EXPECT_GT(steps, 10);
+}
+
+// The job for GitLab: the base branch is fetched before it is compared with, and the script is
+// there.
+TEST(Manifests, TheJobForGitLabFetchesWhatItNeeds) {
+  const YAML::Node job = YAML::LoadFile(kRoot + "/ci/gitlab.yml")["lockstep"];
+  std::string before;
+  for (const YAML::Node& line : job["before_script"]) before += line.as<std::string>() + "\n";
+  EXPECT_LT(before.find("install git"), before.find("git config")) << "a bare image has no git";
+  EXPECT_THAT(before, HasSubstr("git fetch --quiet origin \"$CI_DEFAULT_BRANCH\""));
+  const auto line = job["script"][0].as<std::string>();
+  EXPECT_THAT(line, HasSubstr("--base \"origin/$CI_DEFAULT_BRANCH\""));
+  const std::string script = line.substr(0, line.find(' '));
+  constexpr std::string_view kClone = "/opt/lockstep";
+  ASSERT_TRUE(script.starts_with(kClone)) << script;
+  EXPECT_EQ(access((kRoot + script.substr(kClone.size())).c_str(), X_OK), 0) << script;
+  EXPECT_THAT(before, HasSubstr(kClone));
+  EXPECT_THAT(line, HasSubstr("--junit " + job["artifacts"]["reports"]["junit"].as<std::string>()));
 }
 
 // What other services read, as far as it can be judged without them.

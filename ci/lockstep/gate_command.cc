@@ -14,6 +14,7 @@
 #include "ci/lockstep/progress_line.h"
 #include "ci/lockstep/shell_word.h"
 #include "ci/plan/report.h"
+#include "ci/shard/shard.h"
 
 namespace lockstep::cli {
 namespace {
@@ -26,6 +27,7 @@ struct GateFlags {
   std::string tier = "smoke";
   std::string base;
   std::string seed;
+  std::string shard = "1/1";
   std::string out = "build/lockstep-gate";
   std::string markdown;
   std::string json;
@@ -76,7 +78,7 @@ struct Scope {
   bool is_empty = false;  // nothing changed: there is nothing to judge
 };
 
-Scope ScopeOf(const GateFlags& flags, const Plan& plan) {
+Scope WholeScope(const GateFlags& flags, const Plan& plan) {
   const PlanTier& tier = FindTier(plan, flags.tier);
   if (flags.all || !tier.by_diff) {
     return {SelectParts(plan, tier.name, false, {}), "every part", false};
@@ -89,12 +91,22 @@ Scope ScopeOf(const GateFlags& flags, const Plan& plan) {
           fmt::format("{} files differ from {}", changed.size(), flags.base), changed.empty()};
 }
 
+Scope ScopeOf(const GateFlags& flags, const Plan& plan) {
+  Scope scope = WholeScope(flags, plan);
+  const Shard shard = ParseShard(flags.shard);
+  if (shard.is_all()) return scope;
+  KeepPartsOfShard(&scope.parts, shard.index, shard.count);
+  scope.text += fmt::format(", shard {}/{}", shard.index, shard.count);
+  return scope;
+}
+
 std::string RepeatCommand(const GateFlags& flags, const std::string& seed) {
   std::string line = "lockstep gate";
   if (!flags.config.empty()) line += " --config " + ShellWord(flags.config);
   line += " --tier " + ShellWord(flags.tier);
   if (flags.all) line += " --all";
   if (!flags.base.empty()) line += " --base " + ShellWord(flags.base);
+  if (flags.shard != "1/1") line += " --shard " + ShellWord(flags.shard);
   return line + " --seed " + ShellWord(seed);
 }
 
@@ -201,6 +213,7 @@ Command GateCommand() {
                 {"--seed", "X",
                  "a number or a commit hash (default: the commit that is checked out)",
                  &flags->seed},
+                {"--shard", "I/N", "only every N-th of the parts, by their minutes", &flags->shard},
                 {"--out", "DIR", "logs, and what parts write", &flags->out},
                 {"--list", "", "say which parts would run, and why, and run none", &flags->list},
                 {"--print-config", "", "print the built-in plan, to start a lockstep.toml from",

@@ -128,6 +128,7 @@ PlanPart ReadPart(TomlTable* table, const Plan& plan) {
                 .minutes = table->Number("minutes", kMinutes),
                 .paths = {}};
   if (table->Find("paths") != nullptr) part.paths = table->Texts("paths");
+  if (table->Find("may_skip") != nullptr) part.may_skip = table->Texts("may_skip");
   for (const std::string& tier : part.tiers) {
     if (std::ranges::find(plan.tiers, tier, &PlanTier::name) != plan.tiers.end()) continue;
     std::vector<std::string_view> names;

@@ -14,15 +14,19 @@
 //   tiers = ["smoke", "full"]
 //   minutes = 1               of this part
 //   paths = ["caches/*"]      files that affect it; left out: every file does
+//   may_skip = ["GpuTest.*"]  of a part that is a run of ctest: the tests that it may skip; any
+//   other
+//                             that it skips, or does not run, makes it inconclusive
 //
-// Paths are patterns of fnmatch(3) without flags, from the root of the repository: a `*` matches
-// slashes too. A line runs in the folder of `lockstep gate` and finds this `lockstep` first in its
-// PATH. {seed} stands for the run's seed, {out} for a folder of the part's own, {bin} for the one
-// that this `lockstep` is in.
+// Paths and names of tests are patterns of fnmatch(3) without flags, paths from the root of the
+// repository: a `*` matches slashes too. A line runs in the folder of `lockstep gate` and finds
+// this `lockstep` first in its PATH. {seed} stands for the run's seed, {out} for a folder of the
+// part's own, {bin} for the one that this `lockstep` is in.
 #ifndef LOCKSTEP_CI_PLAN_PLAN_H_
 #define LOCKSTEP_CI_PLAN_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +45,8 @@ struct PlanPart {
   std::string proof;
   std::vector<std::string> tiers;
   int32_t minutes = 0;
-  std::vector<std::string> paths = {};  // none: every file affects it
+  std::vector<std::string> paths = {};                    // none: every file affects it
+  std::optional<std::vector<std::string>> may_skip = {};  // nothing: nobody looks
 };
 
 struct Plan {

@@ -35,10 +35,11 @@ std::string MarkdownText(std::string_view text) {
 }
 
 Table TableOf(const PlanResult& result) {
-  Table table{.header = {"part", "verdict", "seconds", "what"}};
+  Table table{.header = {"part", "verdict", "seconds", "what", "why it ran"}};
   for (const PartResult& part : result.parts) {
     table.rows.push_back({part.name, std::string(PartVerdictName(part.verdict)),
-                          part.log.empty() ? "" : fmt::format("{:.1f}", part.seconds), part.what});
+                          part.log.empty() ? "" : fmt::format("{:.1f}", part.seconds), part.what,
+                          part.verdict == PartVerdict::kUnaffected ? "" : part.reason});
   }
   return table;
 }
@@ -85,7 +86,8 @@ std::string PlanText(const PlanRun& run, const PlanResult& result) {
   }
   text += fmt::format("\n{:<20} {:<12} {:>7}  {}\n", "part", "verdict", "seconds", "what");
   for (const std::vector<std::string>& row : TableOf(result).rows) {
-    text += fmt::format("{:<20} {:<12} {:>7}  {}\n", row[0], row[1], row[2], row[3]);
+    const std::string why = row[4].empty() ? "" : fmt::format(" [{}]", row[4]);
+    text += fmt::format("{:<20} {:<12} {:>7}  {}{}\n", row[0], row[1], row[2], row[3], why);
   }
   return text + fmt::format("\nscope: {}\nseed: {}\nrepeat: {}\n", run.scope, run.seed, run.repeat);
 }
@@ -112,6 +114,7 @@ std::string PlanJson(const PlanRun& run, const PlanResult& result) {
     parts.push_back({{"name", part.name},
                      {"verdict", PartVerdictName(part.verdict)},
                      {"what", part.what},
+                     {"reason", part.reason},
                      {"seconds", part.seconds},
                      {"command", part.command},
                      {"log", part.log}});

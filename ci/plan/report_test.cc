@@ -17,23 +17,27 @@ PlanResult Mixed() {
   return {.parts = {{.name = "good",
                      .verdict = PartVerdict::kHolds,
                      .what = "HOLDS: 3 cells",
+                     .reason = "caches/a.cc matches caches/*",
                      .command = "lockstep verify",
                      .log = "out/good/log",
                      .seconds = 1.5},
                     {.name = "bad",
                      .verdict = PartVerdict::kFailed,
                      .what = "exit code 1: <FOUND> \"x|y\" & 100%\x01\xc3",
+                     .reason = "every part runs",
                      .command = "lockstep fuzz --seed 7",
                      .log = "out/bad/log",
                      .seconds = 2},
                     {.name = "late",
                      .verdict = PartVerdict::kNotRun,
                      .what = "the tier's 120 s had passed",
+                     .reason = {},
                      .command = {},
                      .log = {}},
                     {.name = "other",
                      .verdict = PartVerdict::kUnaffected,
                      .what = "none of 2 changed files affects it",
+                     .reason = {},
                      .command = {},
                      .log = {}}},
           .seconds = 3.5};
@@ -45,6 +49,7 @@ TEST(PlanReport, TheVerdictComesFirstThenWhatFailedWithItsCommand) {
   EXPECT_THAT(text, HasSubstr("  repeat  lockstep fuzz --seed 7\n  log     out/bad/log\n"));
   EXPECT_LT(text.find("bad FAILED"), text.find("late NOT RUN"));
   EXPECT_LT(text.find("late NOT RUN"), text.find("good "));
+  EXPECT_THAT(text, HasSubstr("HOLDS: 3 cells [caches/a.cc matches caches/*]\n"));
   EXPECT_THAT(text, HasSubstr("repeat: lockstep gate --seed 7\n"));
   EXPECT_THAT(PlanText(kRun, {}), StartsWith("INCONCLUSIVE: no part"));
 }
@@ -61,6 +66,7 @@ TEST(PlanReport, JsonHasEveryPart) {
   EXPECT_EQ(json["verdict"], "FAILED");
   ASSERT_EQ(json["parts"].size(), 4);
   EXPECT_EQ(json["parts"][2]["verdict"], "NOT RUN");
+  EXPECT_EQ(json["parts"][0]["reason"], "caches/a.cc matches caches/*");
   EXPECT_EQ(json["parts"][1]["command"], "lockstep fuzz --seed 7");
 }
 

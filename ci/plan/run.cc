@@ -1,10 +1,12 @@
 #include "ci/plan/run.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 
 #include "caches/error.h"
 #include "caches/file_io.h"
@@ -35,8 +37,26 @@ std::string LastLine(const std::string& log) {
   return last.size() > kLongest ? last.substr(0, kLongest - 3) + "..." : last;
 }
 
+// What a run of ctest lists as "Skipped", "Not Run" or "Disabled", but for what may be.
+std::string UnexpectedlySkipped(const std::string& log, const std::vector<std::string>& may_skip) {
+  static const std::regex line(R"(\d+ - (.+) \((Skipped|Not Run|Disabled)\))");
+  std::string names;
+  int32_t count = 0;
+  for (auto it = std::sregex_iterator(log.begin(), log.end(), line); it != std::sregex_iterator();
+       ++it) {
+    const std::string name = (*it)[1];
+    const bool may = std::ranges::any_of(may_skip, [&](const std::string& pattern) {
+      return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    });
+    if (may) continue;
+    constexpr int32_t kNamed = 5;
+    if (++count <= kNamed) names += (names.empty() ? "" : ", ") + name;
+  }
+  return names.empty() ? "" : fmt::format("skipped {} tests that may not be: {}", count, names);
+}
+
 // How a part ended, with the proof that it owes.
-void Judge(const ProcessEnd& end, const std::string& proof, const std::string& log,
+void Judge(const ProcessEnd& end, const PlanPart& part, const std::string& log,
            PartResult* result) {
   const std::string last = LastLine(log);
   const std::string told = last.empty() ? "" : ": " + last;
@@ -59,11 +79,16 @@ void Judge(const ProcessEnd& end, const std::string& proof, const std::string& l
     case ProcessEnd::Kind::kExited:
       break;
   }
-  if (end.code == 0 && log.find(proof) != log.npos) {
+  if (end.code == 0 && log.find(part.proof) != log.npos) {
     result->verdict = PartVerdict::kHolds;
     result->what = last;
+    const std::string skipped =
+        part.may_skip ? UnexpectedlySkipped(log, *part.may_skip) : std::string();
+    if (skipped.empty()) return;
+    result->verdict = PartVerdict::kInconclusive;
+    result->what = skipped;
   } else if (end.code == 0) {
-    result->what = fmt::format("exit code 0, but it did not print '{}'{}", proof, told);
+    result->what = fmt::format("exit code 0, but it did not print '{}'{}", part.proof, told);
   } else {
     constexpr int kInconclusiveCode = 3;
     if (end.code != kInconclusiveCode) result->verdict = PartVerdict::kFailed;
@@ -73,7 +98,8 @@ void Judge(const ProcessEnd& end, const std::string& proof, const std::string& l
 
 PartResult RunPart(const PlanPart& part, const RunPlanOptions& options, double seconds_left) {
   const std::string folder = options.folder + "/" + part.name;
-  PartResult result{.name = part.name, .what = {}, .command = part.run, .log = folder + "/log"};
+  PartResult result{
+      .name = part.name, .what = {}, .reason = {}, .command = part.run, .log = folder + "/log"};
   ReplaceAll(&result.command, "{seed}", options.seed);
   ReplaceAll(&result.command, "{out}", folder);
   ReplaceAll(&result.command, "{bin}", options.bin);
@@ -89,7 +115,7 @@ PartResult RunPart(const PlanPart& part, const RunPlanOptions& options, double s
                     .seconds_max = std::min(60.0 * part.minutes, seconds_left),
                     .bytes_max = 0,
                     .on_wait = options.on_wait});
-    Judge(end, part.proof, ReadWholeTextFile(result.log), &result);
+    Judge(end, part, ReadWholeTextFile(result.log), &result);
   } catch (const std::exception& error) {
     result.verdict = PartVerdict::kInconclusive;
     result.what = error.what();
@@ -134,6 +160,7 @@ PlanResult RunPlan(const std::vector<Selected>& parts, const RunPlanOptions& opt
     PartResult result{.name = selected.part->name,
                       .verdict = PartVerdict::kUnaffected,
                       .what = selected.reason,
+                      .reason = {},
                       .command = {},
                       .log = {}};
     const double seconds_left = options.seconds_max - watch.seconds();
@@ -148,6 +175,7 @@ PlanResult RunPlan(const std::vector<Selected>& parts, const RunPlanOptions& opt
       result = RunPart(*selected.part, options, seconds_left);
       plan.interrupted = result.verdict == PartVerdict::kNotRun;
     }
+    result.reason = selected.reason;
     if (options.on_result) options.on_result(result);
     plan.parts.push_back(std::move(result));
   }

@@ -25,7 +25,8 @@ std::string_view PartVerdictName(PartVerdict verdict);
 struct PartResult {
   std::string name;
   PartVerdict verdict = PartVerdict::kNotRun;
-  std::string what;  // one line: how it ended, or why it did not run
+  std::string what;    // one line: how it ended, or why it did not run
+  std::string reason;  // why it was to run, or not: a file and a pattern
   std::string command;
   std::string log;  // file with all that it printed; empty when it did not run
   double seconds = 0;

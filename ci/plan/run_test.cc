@@ -39,6 +39,7 @@ TEST_F(RunPlanTest, HoldsWithExitCodeAndProof) {
   const PlanResult result = Run({Part("a", "echo done; echo repeat: x"), Part("b", "echo done")});
   EXPECT_EQ(result.verdict(), PartVerdict::kHolds);
   EXPECT_EQ(result.parts[0].what, "done");
+  EXPECT_EQ(result.parts[0].reason, "every part runs");
   EXPECT_EQ(ReadWholeTextFile(result.parts[0].log), "done\nrepeat: x\n");
 }
 
@@ -62,6 +63,21 @@ TEST_F(RunPlanTest, FailsClosed) {
     EXPECT_EQ(result.verdict(), c.verdict) << c.run;
   }
   EXPECT_EQ(Run({}).verdict(), PartVerdict::kInconclusive) << "no part is no proof";
+}
+
+// ctest says "100% tests passed" of those that ran.
+TEST_F(RunPlanTest, ATestThatMayNotBeSkippedIsNotGreen) {
+  const std::string run =
+      "printf '100%% tests passed\\n\\nThe following tests did not run:\\n\\t 12 - Gpu/A.B/0 "
+      "(Skipped)\\n\\t  7 - compilers (Not Run)\\n'";
+  PlanPart part = Part("tests", run, "100% tests passed");
+  EXPECT_EQ(Run({part}).verdict(), PartVerdict::kHolds) << "nobody asked";
+  part.may_skip = {"Gpu/*"};
+  PlanResult result = Run({part});
+  EXPECT_EQ(result.verdict(), PartVerdict::kInconclusive);
+  EXPECT_EQ(result.parts[0].what, "skipped 1 tests that may not be: compilers");
+  part.may_skip = {"Gpu/*", "compilers"};
+  EXPECT_EQ(Run({part}).verdict(), PartVerdict::kHolds);
 }
 
 TEST_F(RunPlanTest, WhatTheTierHasNoTimeForIsNotRunAndNotGreen) {

@@ -4,8 +4,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
+#include "caches/check.h"
 #include "caches/error.h"
 #include "reports/run_program.h"
 
@@ -82,6 +84,21 @@ std::vector<Selected> SelectParts(const Plan& plan, std::string_view tier, bool 
     selected.push_back(std::move(one));
   }
   return selected;
+}
+
+void KeepPartsOfShard(std::vector<Selected>* parts, int32_t index, int32_t count) {
+  LS_CHECK(1 <= index && index <= count, "shard {} of {}", index, count);
+  std::vector<const PlanPart*> by_minutes;
+  for (const Selected& one : *parts) by_minutes.push_back(one.part);
+  std::ranges::stable_sort(by_minutes, std::ranges::greater{}, &PlanPart::minutes);
+  std::vector<int32_t> minutes(static_cast<size_t>(count));
+  std::set<const PlanPart*> kept;
+  for (const PlanPart* part : by_minutes) {
+    const auto least = std::ranges::min_element(minutes);
+    *least += part->minutes;
+    if (least - minutes.begin() == index - 1) kept.insert(part);
+  }
+  std::erase_if(*parts, [&](const Selected& one) { return !kept.contains(one.part); });
 }
 
 std::vector<std::string> ChangedFiles(const std::string& base) {

@@ -23,6 +23,10 @@ struct Selected {
 std::vector<Selected> SelectParts(const Plan& plan, std::string_view tier, bool by_diff,
                                   const std::vector<std::string>& changed);
 
+// Only those of `parts` that shard `index` of [1, count] runs: by their minutes, the longest first,
+// each goes to the shard with the fewest. REQUIRES: 1 <= index <= count.
+void KeepPartsOfShard(std::vector<Selected>* parts, int32_t index, int32_t count);
+
 // What differs between the merge base of HEAD and `base`, and the working tree of the repository
 // that the current folder is in; files that git does not know and does not ignore are among them.
 // Throws Error when git cannot tell.

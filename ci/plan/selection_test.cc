@@ -1,5 +1,6 @@
 #include "ci/plan/selection.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -59,6 +60,30 @@ TEST(Selection, SaysWhy) {
   const auto all = SelectParts(plan, "full", false, {});
   ASSERT_EQ(all.size(), 2);
   EXPECT_TRUE(all[0].runs && all[1].runs);
+}
+
+// Every part is in one shard, and the longest are not together.
+TEST(Selection, ShardsShareTheMinutes) {
+  Plan plan;
+  for (const int32_t minutes : {10, 240, 60, 120, 1, 120}) {
+    plan.parts.push_back({.name = fmt::format("p{}", plan.parts.size()),
+                          .run = "r",
+                          .proof = "p",
+                          .tiers = {"t"},
+                          .minutes = minutes});
+  }
+  const auto names = [&](int32_t index, int32_t count) {
+    std::vector<Selected> parts = SelectParts(plan, "t", false, {});
+    KeepPartsOfShard(&parts, index, count);
+    std::vector<std::string> kept;
+    for (const Selected& one : parts) kept.push_back(one.part->name);
+    return kept;
+  };
+  EXPECT_THAT(names(1, 3), ElementsAre("p1"));
+  EXPECT_THAT(names(2, 3), ElementsAre("p2", "p3"));
+  EXPECT_THAT(names(3, 3), ElementsAre("p0", "p4", "p5"));
+  EXPECT_EQ(names(1, 1).size(), plan.parts.size());
+  EXPECT_THAT(names(9, 9), testing::IsEmpty());
 }
 
 class ChangedFilesTest : public testing::Test {
