@@ -136,7 +136,7 @@ TEST(BenchCompareTest, CountsInstructions) {
   const json& benchmarks = object["subject"]["benchmarks"];
   ASSERT_GT(benchmarks.size(), 1u);
   for (const json& benchmark : benchmarks) {
-    EXPECT_GT(benchmark["counters"].value("instructions", 0.0), 1000.0) << benchmark["name"];
+    EXPECT_GT(benchmark["counters"].value("instructions", 0.0), 100.0) << benchmark["name"];
   }
 }
 
