@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -42,6 +43,10 @@ std::vector<DeviceCheckRow> RowsOf(const std::string& path) {
       }
       fields[i] = line.substr(0, end);
       line.remove_prefix(std::min(line.size(), end + 1));
+    }
+    constexpr std::string_view kVerdicts[] = {"ok", "FAILED", "skipped"};
+    if (std::ranges::find(kVerdicts, fields[1]) == std::end(kVerdicts)) {
+      throw Error({path, fmt::format("'{}' is no verdict", fields[1]), "ok, FAILED, skipped"});
     }
     rows.push_back({.part = fields[0],
                     .verdict = fields[1],
@@ -88,15 +93,40 @@ void Print(const std::vector<DeviceCheckRow>& rows) {
   fmt::print("{}", TableText(table));
 }
 
+std::string PartNames() {
+  std::string names;
+  for (const DeviceCheckPart& part : DeviceCheckParts()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", part.name);
+  }
+  return names;
+}
+
+// A name that is misspelt would leave nothing out, or, in a script, something that was meant.
+void CheckSkipped(const std::vector<std::string>& skip) {
+  for (const std::string& name : skip) {
+    if (std::ranges::find(DeviceCheckParts(), name, &DeviceCheckPart::name) !=
+        DeviceCheckParts().end()) {
+      continue;
+    }
+    throw Error({"--skip", fmt::format("'{}' is no part", name), "parts: " + PartNames()});
+  }
+}
+
 ExitCode DeviceCheck(const DeviceCheckOptions& options) {
+  CheckSkipped(options.skip);
   std::vector<DeviceCheckRow> rows = RowsOf(options.rows);
   DeviceCheckInput input{.device = options.simulate ? MakeHostExecutor() : MakeCudaDevice(),
                          .simulated = options.simulate};
-  if (input.device == nullptr) {
+  if (input.device == nullptr && options.rows.empty()) {
     fmt::print("device-check: skipped: {}\n", WhyNoCudaDevice());
     return ExitCode::kHolds;
   }
+  // Whoever has rows has seen a device: that it cannot be used is no reason to be silent about it.
+  if (input.device == nullptr) {
+    rows.push_back({.part = "device", .verdict = "FAILED", .what = WhyNoCudaDevice()});
+  }
   for (const DeviceCheckPart& part : DeviceCheckParts()) {
+    if (input.device == nullptr) break;
     if (std::ranges::find(options.skip, part.name) == options.skip.end()) {
       RunPart(part, input, &rows);
     } else {
@@ -108,7 +138,8 @@ ExitCode DeviceCheck(const DeviceCheckOptions& options) {
   const auto failed = std::ranges::count(rows, "FAILED", &DeviceCheckRow::verdict);
   const auto skipped = std::ranges::count(rows, "skipped", &DeviceCheckRow::verdict);
   if (!options.json.empty()) {
-    const nlohmann::ordered_json object = {{"device", input.device->Description()},
+    const std::string device = input.device == nullptr ? "none" : input.device->Description();
+    const nlohmann::ordered_json object = {{"device", device},
                                            {"simulated", options.simulate},
                                            {"failed", failed},
                                            {"skipped", skipped},
@@ -125,10 +156,6 @@ ExitCode DeviceCheck(const DeviceCheckOptions& options) {
 
 Command DeviceCheckCommand() {
   const auto options = std::make_shared<DeviceCheckOptions>();
-  std::string names;
-  for (const DeviceCheckPart& part : DeviceCheckParts()) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", part.name);
-  }
   return {"device-check",
           "Check and measure a GPU; ci/device-check builds and tests besides",
           {{"--simulate", "", "on the host executor, with tiny sizes", &options->simulate},
@@ -136,7 +163,9 @@ Command DeviceCheckCommand() {
            {"--rows", "FILE", "what ci/device-check did before", &options->rows},
            {"--json-file", "FILE", "write all of it as one JSON object", &options->json}},
           [options] { return DeviceCheck(*options); },
-          fmt::format("Parts: {}. Without a GPU it says so and exits with 0.", names)};
+          fmt::format("Parts: {}. Without a GPU it says so and exits with 0; with --rows, that it "
+                      "has none is a failure.",
+                      PartNames())};
 }
 
 }  // namespace lockstep::cli

@@ -46,6 +46,42 @@ TEST(DeviceCheckTest, AFailedRowFailsIt) {
   EXPECT_EQ(RunLockstepCommand({"device-check", "--simulate", "--rows", rows}).exit_code, 2);
 }
 
+TEST(DeviceCheckTest, AGpuThatCannotBeUsedIsAFailure) {
+  const TemporaryFolder folder;
+  const std::string rows = folder.File("rows"), file = folder.File("report.json");
+  std::ofstream(rows) << "tests\tFAILED\t1.5\tcaches_device_test\nbuild\tok\t9\tfor cuda\n";
+  const ProcessResult result = RunLockstepCommand(
+      {"device-check", "--rows", rows, "--json-file", file}, {"CUDA_VISIBLE_DEVICES="});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("caches_device_test"));
+  EXPECT_THAT(result.out, HasSubstr("device-check: 3 rows, 2 failed, 0 skipped"));
+  const auto object = nlohmann::json::parse(std::ifstream(file));
+  EXPECT_EQ(object["device"], "none");
+  EXPECT_EQ(object["failed"], 2);
+  EXPECT_EQ(object["rows"][2]["part"], "device");
+  // The tests may have passed, on no GPU at all.
+  std::ofstream(rows) << "tests\tok\t1.5\tcaches_device_test\n";
+  EXPECT_EQ(
+      RunLockstepCommand({"device-check", "--rows", rows}, {"CUDA_VISIBLE_DEVICES="}).exit_code, 1);
+}
+
+TEST(DeviceCheckTest, UnknownPartsAndVerdictsAreRefused) {
+  for (const bool simulate : {true, false}) {
+    std::vector<std::string> args = {"device-check", "--skip", "limit"};
+    if (simulate) args.emplace_back("--simulate");
+    const ProcessResult result = RunLockstepCommand(args, {"CUDA_VISIBLE_DEVICES="});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("--skip: 'limit' is no part (parts: device, limits, "));
+  }
+  const TemporaryFolder folder;
+  const std::string rows = folder.File("rows");
+  std::ofstream(rows) << "tests\tfailed\t1.5\tcaches_device_test\n";
+  const ProcessResult result = RunLockstepCommand({"device-check", "--simulate", "--rows", rows});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("'failed' is no verdict"));
+}
+
 TEST(DeviceCheckTest, WithoutAGpuItSaysSo) {
   const ProcessResult result = RunLockstepCommand({"device-check"}, {"CUDA_VISIBLE_DEVICES="});
   EXPECT_EQ(result.exit_code, 0);
