@@ -67,7 +67,7 @@ struct DriverOptions {
   int32_t decode_steps = 0;
   int32_t redo_steps = 0;  // of them, rolled back at the end and decoded anew with other tokens
   int32_t max_step_tokens = 512;              // TransformerOptions
-  std::vector<AppliedAdapter> adapters = {};  // of both sides; with some, give no device
+  std::vector<AppliedAdapter> adapters = {};  // of both sides
   bool compare_storage = false;               // both caches are of one kind: stored bytes too [X2]
   std::function<void(int32_t step)> on_step;  // progress, may be empty
 };

@@ -168,15 +168,13 @@ class Verification {
   }
 
   // A cache with rows on a device gets a device of its own, and so does its engine where one is
-  // asked for. With a plant the host's calls are what is planted into, so the engine stays there.
+  // asked for.
   Place NewPlace(const CacheSpec& kind) const {
     Place place;
     CacheOptions cache = {.geometry = geometry_, .sequences = 1};
     if (kind.device_layers > 0) {
       cache.device = options_.device.empty() ? NewDefaultDevice() : MakeDevice(options_.device);
-      const bool on_device =
-          !options_.device.empty() && options_.plant.empty() && options_.adapters.empty();
-      if (on_device) place.device = cache.device;
+      if (!options_.device.empty()) place.device = cache.device;
     }
     place.cache = kind.make(cache);
     place.rule = RuleOf(kind, geometry_);
@@ -225,13 +223,16 @@ class Verification {
   }
 
   void Conclude() {
-    int64_t held = 0, direct = 0, differ = 0, skipped = 0;
+    int64_t held = 0, direct = 0, on_device = 0, differ = 0, skipped = 0;
     for (const VerifyCell& cell : result_.cells) {
       held += cell.verdict == VerifyCell::Verdict::kHolds;
       differ += cell.verdict == VerifyCell::Verdict::kDiffers;
       skipped += cell.verdict == VerifyCell::Verdict::kNotApplicable;
-      direct += cell.verdict == VerifyCell::Verdict::kHolds && cell.result.counts.granted > 0 &&
-                cell.write_path.starts_with("direct") && cell.write_path != "direct, refused";
+      const bool took = cell.verdict == VerifyCell::Verdict::kHolds &&
+                        cell.result.counts.granted > 0 && cell.write_path.starts_with("direct") &&
+                        cell.write_path != "direct, refused";
+      direct += took;
+      on_device += took && cell.result.counts.on_device > 0;
     }
     const std::string tail =
         skipped == 0 ? "" : fmt::format("; {} not applicable to this model", skipped);
@@ -246,6 +247,11 @@ class Verification {
       result_.outcome = VerifyOutcome::kInconclusive;
       result_.verdict = fmt::format(
           "INCONCLUSIVE: {} cells agree, and none of them took the direct path{}", held, tail);
+    } else if (!options_.device.empty() && on_device == 0) {
+      result_.outcome = VerifyOutcome::kInconclusive;
+      result_.verdict =
+          fmt::format("INCONCLUSIVE: {} cells agree, and none of them took the direct path on {}{}",
+                      held, options_.device, tail);
     } else {
       result_.outcome = VerifyOutcome::kHolds;
       result_.verdict = fmt::format(
@@ -277,11 +283,21 @@ void CheckFits(const VerifyOptions& options) {
   }
 }
 
+void CheckPlant(const VerifyOptions& options) {
+  if (options.plant.empty()) return;
+  ParsePlant(options.plant);
+  if (options.device.empty()) return;
+  throw Error(
+      {fmt::format("plant {}", options.plant),
+       "faults are planted into the host's calls, which an engine on a device does not make",
+       "leave out the plant or the device"});
+}
+
 }  // namespace
 
 VerifyResult Verify(const VerifyOptions& options) {
   CheckFits(options);
-  if (!options.plant.empty()) ParsePlant(options.plant);
+  CheckPlant(options);
   std::vector<CacheSpec> kinds;
   for (const std::string& name : options.caches) kinds.push_back(ParseCacheSpec(name));
   if (kinds.empty()) kinds.assign(AllCaches().begin(), AllCaches().end());

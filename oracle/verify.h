@@ -24,11 +24,12 @@ struct VerifyOptions {
   std::vector<std::string> caches;  // names of caches/registry.h; empty: AllCaches()
   std::vector<CacheSpec> own;       // kinds of the caller's, verified besides
   // The engine's device, by name, for the caches that have rows there; empty: the host alone. Each
-  // side has one of its own. At most so many layers run on it.
+  // side has one of its own. At most so many layers run on it. Without a cache whose rows it wrote
+  // in place the outcome is kInconclusive.
   std::string device;
   int32_t device_layers = INT32_MAX;
-  std::vector<AppliedAdapter> adapters = {};  // of all sides, which then run on the host
-  std::string plant;  // a fault of faulty_cache.h planted into the direct side
+  std::vector<AppliedAdapter> adapters = {};  // of all sides
+  std::string plant;  // a fault of faulty_cache.h planted into the direct side; without a device
   std::function<void(const std::string& text)> on_progress;  // may be empty
 };
 
@@ -49,7 +50,7 @@ struct VerifyCell {
 enum class VerifyOutcome : uint8_t {
   kHolds,         // every cell agrees, and at least one took the direct path
   kDiffers,       // at least one cell differs
-  kInconclusive,  // nothing differs, and nothing took the direct path
+  kInconclusive,  // nothing differs, and nothing took the direct path, on the device that was asked
 };
 
 struct VerifyResult {
@@ -59,7 +60,8 @@ struct VerifyResult {
   std::string verdict;  // one sentence
 };
 
-// Throws Error for unknown cache names or plants, and for a prompt that does not fit the context.
+// Throws Error for unknown cache names, devices or plants, for a plant with a device, and for a
+// prompt that does not fit the context.
 VerifyResult Verify(const VerifyOptions& options);
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 
 #include "caches/error.h"
 #include "caches/registry.h"
+#include "engine/adapter.h"
 #include "engine/synthetic.h"
 #include "oracle/faulty_cache.h"
 
@@ -127,6 +128,37 @@ TEST(VerifyTest, RingsHoldWhereTheModelLooksBackNoFurther) {
   }
 }
 
+// With adapters as well: what a device is asked for and the host does proves nothing of the device.
+TEST(VerifyTest, OnADeviceEveryCacheWithRowsThereIsWrittenThere) {
+  for (const bool adapted : {false, true}) {
+    VerifyOptions options = OptionsFor(kModel);
+    options.device = "host-executor";
+    options.caches = {"cuda", "cuda-quantized/q8_0+q4_0/w4", "hybrid/1", "simple"};
+    if (adapted) {
+      options.adapters = {{MakeSyntheticAdapter(options.model->config(), {.rank = 3}, 1), 0.5f}};
+    }
+    const VerifyResult result = Verify(options);
+    EXPECT_EQ(result.outcome, VerifyOutcome::kHolds) << result.verdict;
+    for (const std::string cache : {"cuda", "cuda-quantized/q8_0+q4_0/w4", "hybrid/1"}) {
+      const PathCounts& counts = Cell(result, cache, "direct, device").result.counts;
+      const int64_t layers = cache == "hybrid/1" ? 1 : 3;
+      EXPECT_EQ(counts.granted, layers * result.steps) << cache;
+      EXPECT_GT(counts.on_device, 0) << cache;
+      EXPECT_EQ(Cell(result, cache, "legacy, device").result.counts.granted, 0) << cache;
+    }
+    EXPECT_EQ(Cell(result, "simple", "direct").result.counts.on_device, 0);
+  }
+}
+
+TEST(VerifyTest, OnADeviceAHostCacheAloneIsInconclusive) {
+  VerifyOptions options = OptionsFor(kModel);
+  options.device = "host-executor";
+  options.caches = {"simple"};
+  const VerifyResult result = Verify(options);
+  EXPECT_EQ(result.outcome, VerifyOutcome::kInconclusive);
+  EXPECT_THAT(result.verdict, HasSubstr("none of them took the direct path on host-executor"));
+}
+
 TEST(VerifyTest, WithoutADirectPathTheVerdictIsInconclusive) {
   VerifyOptions options = OptionsFor(kModel);
   options.caches = {"quantized/q8_0+q8_0/w0"};
@@ -142,7 +174,13 @@ TEST(VerifyTest, WrongUseIsAnErrorBeforeAnyWork) {
   options.caches = {};
   options.plant = "no-such-plant:layer=1";
   EXPECT_THROW(Verify(options), Error);
+  options.plant = "skip-commit:layer=1";
+  options.device = "host-executor";
+  EXPECT_THROW(Verify(options), Error);
+  options.device = "no-such-device";
   options.plant = "";
+  EXPECT_THROW(Verify(options), Error);
+  options.device = "";
   options.prompt.clear();
   EXPECT_THROW(Verify(options), Error);
   options.prompt.assign(static_cast<size_t>(options.model->config().context_length), 1);

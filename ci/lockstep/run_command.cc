@@ -55,11 +55,16 @@ struct RunReport {
   }
 };
 
-// Throws Error for an unknown name, and for a cache that cannot hold such heads.
+// Throws Error for an unknown name, for a cache that cannot hold such heads, and for one with which
+// a device that is asked for would have nothing to do.
 std::unique_ptr<KvCache> MakeCache(const std::string& name, const KvGeometry& geometry,
                                    const std::shared_ptr<Device>& device) {
   const CacheSpec spec = ParseCacheSpec(name);
   CheckFits(spec, geometry, "--cache");
+  if (device != nullptr && spec.device_layers == 0) {
+    throw Error({"--device", fmt::format("cache '{}' has no rows on a device", name),
+                 "leave out --cache or --device"});
+  }
   return spec.make({.geometry = geometry, .sequences = 1, .device = device});
 }
 
@@ -163,6 +168,9 @@ RunReport Generate(const RunOptions& options) {
   const ModelConfig& config = loaded.model->config();
   const int32_t positions = options.Positions(
       static_cast<int32_t>(report.prompt_tokens.size()) + steps, config.context_length);
+  if (options.device.empty() && options.gpu_layers != RunOptions().gpu_layers) {
+    throw Error({"--gpu-layers", "there is no device for them", "give --device too"});
+  }
   const std::shared_ptr<Device> device =
       options.device.empty() ? nullptr : MakeDevice(options.device);
   const auto cache =

@@ -326,6 +326,9 @@ ExitCode RunVerify(VerifyFlags flags) {
     throw Error({flag, "is a flag of the determinism matrix", "give --matrix too"});
   }
   CheckFloatingPointEnvironment();
+  if (flags.device.empty() && flags.gpu_layers != VerifyFlags().gpu_layers) {
+    throw Error({"--gpu-layers", "there is no device for them", "give --device too"});
+  }
   if (!flags.device.empty()) MakeDevice(flags.device);  // there is none: said before any work
   const std::vector<ModelSource> sources = SourcesOf(flags);
   VerifyOutcome outcome = VerifyOutcome::kHolds;

@@ -59,6 +59,21 @@ class ModelFile {
 
 std::vector<std::byte> GoodImage() { return MakeSyntheticImage(SyntheticPreset(kPreset), 1); }
 
+// What a device is asked for and the host would do alone.
+TEST(WrongUseTest, ADeviceThatWouldHaveNothingToDo) {
+  ExpectRefused(SyntheticRun({"--device", "host-executor", "--cache", "paged/4"}),
+                {"--device: cache 'paged/4' has no rows on a device", "leave out --cache"});
+  ExpectRefused(SyntheticRun({"--gpu-layers", "2"}), {"--gpu-layers: ", "give --device too"});
+  const std::vector<std::string> verify = {"verify", "--synthetic", std::string(kPreset)};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), verify.begin(), verify.end());
+    return more;
+  };
+  ExpectRefused(with({"--gpu-layers", "2"}), {"--gpu-layers: ", "give --device too"});
+  ExpectRefused(with({"--device", "host-executor", "--plant", "skip-commit:layer=1"}),
+                {"plant skip-commit:layer=1: ", "the host's calls"});
+}
+
 TEST(WrongUseTest, CommandLine) {
   ExpectRefused({}, {"no subcommand", "run", "verify", "doctor", "--help"});
   ExpectRefused({"explode"}, {"'explode'", "--help"});
