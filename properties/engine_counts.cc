@@ -43,7 +43,10 @@ std::string_view EngineClassName(EngineClass engine_class) {
                                                                    "threads_1",
                                                                    "threads_2",
                                                                    "threads_3",
-                                                                   "threads_7"};
+                                                                   "threads_7",
+                                                                   "on_device",
+                                                                   "part_on_device",
+                                                                   "graph_step"};
   return kNames.at(static_cast<size_t>(engine_class));
 }
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <optional>
 
+#include "caches/device.h"
 #include "caches/error.h"
 #include "caches/registry.h"
 #include "engine/kernels.h"
@@ -129,6 +130,8 @@ class Parser {
         }
       } else if (key == "isa") {
         script_.isa = value;
+      } else if (key == "device") {
+        script_.device = value;
       } else if (key == "seed") {
         script_.seed = Number(value, 0, kAny);
       } else if (key == "max") {
@@ -152,6 +155,7 @@ class Parser {
     if (script_.max_length == 0) Fail("'max=' is missing");
     const SyntheticSpec& model = SyntheticPreset(script_.model);
     SelectKernels(script_.isa);
+    MakeScriptDevice(script_);
     for (const std::string& cache : script_.caches) {
       const std::string misfit = Misfit(ParseCacheSpec(cache), SyntheticGeometry(model, 1));
       if (!misfit.empty()) Fail(fmt::format("{} ({})", misfit, script_.model));
@@ -272,9 +276,28 @@ std::string EngineScriptText(const EngineScript& script) {
                                  script.model, script.seed, fmt::join(script.caches, ","),
                                  script.isa, script.max_length, script.step, script.threads);
   if (script.blocks != 0) text += fmt::format(" blocks={}", script.blocks);
+  if (!script.device.empty()) text += " device=" + script.device;
   text += '\n';
   for (const EngineOp& op : script.ops) text += EngineOpText(op) + '\n';
   return text;
+}
+
+std::shared_ptr<Device> MakeScriptDevice(const EngineScript& script) {
+  constexpr std::string_view kExecutor = "host-executor";
+  const std::string_view name = script.device;
+  if (name.empty()) return nullptr;
+  if (!name.starts_with(kExecutor)) return MakeDevice(name);
+  HostExecutorOptions options = {.threads = script.threads};
+  const std::string_view rest = name.substr(kExecutor.size());
+  if (!rest.empty()) {
+    const char* end = rest.data() + rest.size();
+    const auto result = std::from_chars(rest.data() + 1, end, options.seed);
+    if (rest[0] != '/' || result.ec != std::errc() || result.ptr != end) {
+      throw Error({fmt::format("device '{}'", name), "is not known",
+                   "use host-executor, host-executor/SEED or cuda"});
+    }
+  }
+  return MakeHostExecutor(options);
 }
 
 EngineScript ParseEngineScript(std::string_view text, std::string_view where) {

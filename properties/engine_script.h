@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@
 namespace lockstep {
 
 class Chooser;  // properties/script_builder.h
+class Device;
 
 inline constexpr int32_t kEngineSequences = 4;
 
@@ -71,27 +73,35 @@ struct EngineScript {
   int32_t step = 512;               // tokens of an internal step, over all sequences
   int32_t threads = 1;
   int32_t blocks = 0;  // paged: blocks of the pool of all sequences; 0: enough
+  // Where the engine runs what it can of caches with rows there: "host-executor", with a seed of
+  // its orders "host-executor/7", "cuda"; empty: the host alone.
+  std::string device = {};
   std::vector<EngineOp> ops;
 
   friend bool operator==(const EngineScript&, const EngineScript&) = default;
 };
 
 // Text. The first line is "engine MODEL seed=S cache=NAME[,NAME] isa=I max=M step=T threads=N
-// blocks=B"; then one operation a line:
+// blocks=B device=D"; then one operation a line:
 //   prefill seq=0 cuts=3,1,4 tokens=7    decode seq=0 n=2 tokens=9     speculate seq=1 n=4 accept=2
 //   batch seq=2,0,1 cuts=5,1,3 tokens=5  cancel seq=0,1 cuts=2,1 at=17  rollback seq=0 to=6
 //   fork seq=0 to=2                      end|clear|save|restore seq=1   path seq=0 to=legacy
 //   adapt seq=1 to=3                     shift seq=0 from=2 to=5
 // (a path is direct, legacy, or refuse0, refuse1, ... by layer). seq=0, n=0, accept=0, from=0,
-// to=0 and tokens=0 may be left out, and so may blocks=0. '#' begins a comment.
+// to=0 and tokens=0 may be left out, and so may blocks=0 and device. '#' begins a comment.
 // ParseEngineScript(EngineScriptText(s)) == s.
 std::string EngineScriptText(const EngineScript& script);
 std::string EngineOpText(const EngineOp& op);
 
 // Throws Error with `where` and the line for anything else, and for what no run can be made of: an
-// unknown model, cache or kernel table, a cache that does not suit the model's heads, numbers
-// outside [1, 512] (max), [1, 4096] (step), [1, 64] (threads), [0, 4096] (blocks).
+// unknown model, cache, kernel table or device, a device that this machine lacks, a cache that does
+// not suit the model's heads, numbers outside [1, 512] (max), [1, 4096] (step), [1, 64] (threads),
+// [0, 4096] (blocks).
 EngineScript ParseEngineScript(std::string_view text, std::string_view where);
+
+// The device that the script names, with as many threads as its engine; null where it names none.
+// Error as above.
+std::shared_ptr<Device> MakeScriptDevice(const EngineScript& script);
 
 // Operations alone, one a line; `first_line` is the number of the text's first line in `where`.
 std::vector<EngineOp> ParseEngineOps(std::string_view text, std::string_view where,
@@ -104,6 +114,7 @@ bool IsEngineScript(std::string_view text);
 struct EngineScriptLimits {
   std::vector<std::string> caches = {};  // one of these
   std::string isa = {};
+  bool devices = true;  // else the engine runs on the host
 };
 
 // Header, weights of the operations (swarm testing: some are left out), then operations until the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <string>
 
 #include "caches/registry.h"
 #include "engine/kernels.h"
@@ -98,6 +99,18 @@ class EngineBuilder {
       const int32_t needed = (script_.max_length + block_size_ - 1) / block_size_;
       script_.blocks = choose_.Between(std::max(1, needed / 2), 2 * needed);
     }
+    PickDevice(limits);
+  }
+
+  // Where rows lie on a device, mostly the engine there too, in order or in some other.
+  void PickDevice(const EngineScriptLimits& limits) {
+    const bool rows =
+        std::ranges::any_of(specs_, [](const CacheSpec& spec) { return spec.device_layers > 0; });
+    if (!rows || !limits.devices) return;
+    const uint32_t place = choose_.Below(4);
+    if (place == 0) return;
+    script_.device = "host-executor";
+    if (place > 1) script_.device += "/" + std::to_string(choose_.Between(1, 255));
   }
 
   EngineOp PickOp() {

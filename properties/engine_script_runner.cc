@@ -33,7 +33,8 @@ class Runner {
         state_(script, subject),
         engine_(state_.shared_model(), {.kernels = &SelectKernels(script.isa),
                                         .max_step_tokens = script.step,
-                                        .threads = script.threads}),
+                                        .threads = script.threads,
+                                        .device = state_.device()}),
         driver_(subject.make_driver ? subject.make_driver(engine_)
                                     : std::make_unique<EngineDriver>(engine_)),
         stepper_(script, state_, *driver_) {}
@@ -41,7 +42,9 @@ class Runner {
   EngineRun Run() {
     for (size_t i = 0; i < script_.ops.size() && !state_.found(); ++i) {
       state_.Begin(static_cast<int32_t>(i));
+      const int64_t graph_steps = engine_.device_use().graph_steps;
       Operate(script_.ops[i]);
+      if (engine_.device_use().graph_steps > graph_steps) Count(EngineClass::kGraphStep);
       state_.Compare();
     }
     state_.CompareEnd();
@@ -321,9 +324,15 @@ class Runner {
 
 std::unique_ptr<KvCache> MakeScriptCache(const CacheSpec& spec, const KvGeometry& geometry,
                                          int32_t blocks) {
+  return MakeScriptCacheOn(nullptr, spec, geometry, blocks);
+}
+
+std::unique_ptr<KvCache> MakeScriptCacheOn(std::shared_ptr<Device> device, const CacheSpec& spec,
+                                           const KvGeometry& geometry, int32_t blocks) {
   if (blocks == 0 || spec.block_size == 0) {
     // Twice: a step in a shared block holds its copy beside the block in its old place.
-    return spec.make({.geometry = geometry, .sequences = 2 * kEngineSequences});
+    return spec.make(
+        {.geometry = geometry, .sequences = 2 * kEngineSequences, .device = std::move(device)});
   }
   auto pool = std::make_shared<BlockPool>(BlockPoolOptions{.geometry = geometry,
                                                            .block_size = spec.block_size,

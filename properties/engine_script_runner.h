@@ -72,8 +72,11 @@ enum class EngineClass : uint8_t {
   kThreads2,
   kThreads3,
   kThreads7,
+  kOnDevice,      // a step with all its layers on a device
+  kPartOnDevice,  // the first ones
+  kGraphStep,     // an operation in which a recorded graph was replayed
 };
-inline constexpr size_t kEngineClasses = 41;
+inline constexpr size_t kEngineClasses = 44;
 
 std::string_view EngineClassName(EngineClass engine_class);  // "prefill_step", ...
 
@@ -95,13 +98,14 @@ struct EngineRun {
   std::optional<EngineFinding> finding;
   EngineCounts counts;
   // Over the logits of every step and the rows after every operation, in order. Kernel table,
-  // threads, internal steps and paths change no bit of it.
+  // device, threads, internal steps and paths change no bit of it.
   Digest digest;
 };
 
 // What is run, so that wrong ones and other engines' can be put in its place.
 struct EngineSubject {
-  // An empty cache of the kind; its forks are the sequences. Empty: the registry's.
+  // An empty cache of the kind; its forks are the sequences. Empty: the registry's, and the engine
+  // runs on the script's device; with another maker it stays on the host.
   std::function<std::unique_ptr<KvCache>(const CacheSpec& spec, const KvGeometry& geometry,
                                          int32_t blocks)>
       make_cache = {};
@@ -115,6 +119,9 @@ struct EngineSubject {
 // The registry's cache; `blocks` is EngineScript's.
 std::unique_ptr<KvCache> MakeScriptCache(const CacheSpec& spec, const KvGeometry& geometry,
                                          int32_t blocks);
+// With its rows, where it has such, on that device.
+std::unique_ptr<KvCache> MakeScriptCacheOn(std::shared_ptr<Device> device, const CacheSpec& spec,
+                                           const KvGeometry& geometry, int32_t blocks);
 
 // Registered caches with a fault of oracle/faulty_cache.h. Throws Error for an unknown one.
 EngineSubject PlantedEngine(const std::string& plant);

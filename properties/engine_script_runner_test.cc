@@ -10,8 +10,10 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "caches/device.h"
 #include "caches/quantized_kv_cache.h"
 #include "caches/registry.h"
 #include "engine/kernels.h"
@@ -53,7 +55,8 @@ TEST_P(EngineCampaignTest, NothingChangesABit) {
     EngineCounts of_table;
     for (int i = 0; i < per_table; ++i, ++seed) {
       EngineScript script = GenerateEngineScript(
-          seed, kOperations, {.caches = {GetParam()}, .isa = std::string(table->name)});
+          seed, kOperations,
+          {.caches = {GetParam()}, .isa = std::string(table->name), .devices = false});
       script.threads = 1;
       for (int32_t s = 0; s < kEngineSequences; ++s) {
         script.ops.insert(script.ops.begin(), {.kind = EngineOpKind::kPath,
@@ -81,13 +84,66 @@ std::vector<std::string> CacheNames() {
   return names;
 }
 
+std::string TestNameOf(std::string name) {
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(AllCaches, EngineCampaignTest, testing::ValuesIn(CacheNames()),
-                         [](const auto& param_info) {
-                           std::string name = param_info.param;
-                           for (char& c : name) {
-                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-                           }
-                           return name;
+                         [](const auto& i) { return TestNameOf(i.param); });
+
+// Every registered cache with rows on a device, with an engine there: on the executor in order, in
+// others and with several threads, and on a GPU where there is one.
+class EngineDeviceCampaignTest
+    : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(EngineDeviceCampaignTest, NothingChangesABit) {
+  const auto& [cache, device] = GetParam();
+  if (device == "cuda" && !WhyNoCudaDevice().empty()) GTEST_SKIP() << WhyNoCudaDevice();
+  constexpr int32_t kPaths[] = {0, 1, 3};  // direct, legacy, refused at layer 1
+  constexpr int32_t kScripts = 18;
+  EngineCounts counts;
+  for (int32_t i = 0; i < kScripts; ++i) {
+    EngineScript script = GenerateEngineScript(static_cast<uint64_t>(1000 + i), kOperations,
+                                               {.caches = {cache}, .isa = "scalar"});
+    script.caches.resize(1);
+    script.threads = i % 9 == 8 ? 3 : 1;
+    script.device = device == "any order" ? "host-executor/" + std::to_string(i + 1) : device;
+    for (int32_t s = 0; s < kEngineSequences; ++s) {
+      script.ops.insert(
+          script.ops.begin(),
+          {.kind = EngineOpKind::kPath, .sequences = {s}, .count = kPaths[i % std::ssize(kPaths)]});
+    }
+    const EngineRun run = RunEngineScript(script);
+    ASSERT_FALSE(run.finding) << Report(script);
+    counts += run.counts;
+  }
+  for (const EngineClass c : kAlways) EXPECT_GT(counts[c], 0) << EngineClassName(c);
+  for (const EngineClass c : {EngineClass::kEndBesideFork, EngineClass::kShifted,
+                              EngineClass::kStepAfterShift, EngineClass::kRestored}) {
+    EXPECT_GT(counts[c], 0) << EngineClassName(c);
+  }
+  const bool part = ParseCacheSpec(cache).device_layers < INT32_MAX;
+  EXPECT_GT(counts[part ? EngineClass::kPartOnDevice : EngineClass::kOnDevice], 100);
+  EXPECT_GT(part ? 1 : counts[EngineClass::kGraphStep], 0);
+  EXPECT_GT(counts.granted, 0) << "no slot on the device";
+}
+
+std::vector<std::string> DeviceCacheNames() {
+  std::vector<std::string> names;
+  for (const CacheSpec& spec : AllCaches()) {
+    if (spec.device_layers > 0) names.push_back(spec.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(DeviceCaches, EngineDeviceCampaignTest,
+                         testing::Combine(testing::ValuesIn(DeviceCacheNames()),
+                                          testing::Values("host-executor", "any order", "cuda")),
+                         [](const auto& i) {
+                           return TestNameOf(std::get<0>(i.param) + " " + std::get<1>(i.param));
                          });
 
 // Scripts as `lockstep fuzz` makes them, mixed caches and threads included, reach every class.
@@ -134,6 +190,30 @@ TEST(EngineScriptRunnerTest, ThreadsTablesAndInternalStepsChangeNoBit) {
       if (op.kind == EngineOpKind::kPath) op.count = 0;
     }
     EXPECT_EQ(RunEngineScript(script).digest, whole) << "direct alone, seed " << seed;
+  }
+}
+
+// Sequences on a device and on the host take turns and share steps, in one engine.
+TEST(EngineScriptRunnerTest, DevicesChangeNoBit) {
+  for (const char* caches : {"cuda", "cuda-quantized/q8_0+q8_0/w4", "hybrid/1", "cuda,simple"}) {
+    SCOPED_TRACE(caches);
+    EngineScript script = ParseEngineScript(
+        std::string("engine tiny-untied-4x2-q8_0 cache=") + caches +
+            " max=24\nprefill cuts=5,3 tokens=3\ndecode n=3\nfork to=2\ndecode seq=2 n=2 tokens=4\n"
+            "adapt seq=2 to=3\nspeculate n=4 accept=1 tokens=5\nbatch seq=0,1,2 cuts=1,6,2 "
+            "tokens=7\n"
+            "decode seq=2 n=2\nshift seq=2 from=1 to=4\npath to=refuse1\ndecode n=2 tokens=2\n"
+            "path to=legacy\ndecode n=2\nrollback to=4\npath\ndecode n=3\n",
+        "test");
+    const EngineRun host = RunEngineScript(script);
+    EXPECT_FALSE(host.finding) << host.finding->what;
+    for (const char* device : {"host-executor", "host-executor/3"}) {
+      script.device = device;
+      EngineRun run = RunEngineScript(script);
+      EXPECT_FALSE(run.finding) << run.finding->what;
+      EXPECT_EQ(run.digest, host.digest) << device;
+      EXPECT_GT(run.counts[EngineClass::kOnDevice] + run.counts[EngineClass::kPartOnDevice], 0);
+    }
   }
 }
 

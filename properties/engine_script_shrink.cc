@@ -102,6 +102,10 @@ class Shrinker {
       if (!(candidate == best_)) Try(std::move(candidate));
     };
     change([](EngineScript* script) { script->threads = 1; });
+    change([](EngineScript* script) { script->device = {}; });
+    change([](EngineScript* script) {
+      if (!script->device.empty()) script->device = "host-executor";
+    });
     change([](EngineScript* script) { script->isa = "scalar"; });
     change([](EngineScript* script) { script->step = 512; });
     change([](EngineScript* script) { script->blocks = 0; });

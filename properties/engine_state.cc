@@ -43,11 +43,24 @@ EngineState::EngineState(const EngineScript& script, const EngineSubject& subjec
       subject_(subject),
       model_(EngineModelOf(script.model, script.seed)),
       geometry_(model_->model->config().geometry(script.max_length)) {
+  std::vector<CacheSpec> specs;
   for (const std::string& name : script.caches) {
-    CacheSpec spec = subject.spec ? *subject.spec : ParseCacheSpec(name);
+    specs.push_back(subject.spec ? *subject.spec : ParseCacheSpec(name));
+  }
+  const auto there = [](const CacheSpec& spec) { return spec.device_layers > 0; };
+  if (!subject.make_cache && std::ranges::any_of(specs, there)) device_ = MakeScriptDevice(script);
+  for (CacheSpec& spec : specs) {
     auto root = MakeCache(spec);
     kinds_.push_back({std::move(spec), std::move(root)});
   }
+}
+
+int32_t EngineState::DeviceLayersOf(std::span<const StepPart> parts) {
+  int32_t layers = device_ == nullptr ? 0 : geometry_.num_layers;
+  for (const StepPart& part : parts) {
+    layers = std::min(layers, KindOf(At(part.sequence)).spec.device_layers);
+  }
+  return layers;
 }
 
 std::unique_ptr<KvCache> EngineState::MakeCache(const CacheSpec& spec) const {
@@ -57,7 +70,7 @@ std::unique_ptr<KvCache> EngineState::MakeCache(const CacheSpec& spec) const {
   };
   try {
     return subject_.make_cache ? subject_.make_cache(spec, geometry_, script_.blocks)
-                               : MakeScriptCache(spec, geometry_, script_.blocks);
+                               : MakeScriptCacheOn(device_, spec, geometry_, script_.blocks);
   } catch (const std::invalid_argument& error) {
     throw refuse(error.what());
   } catch (const std::bad_alloc&) {

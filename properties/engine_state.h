@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "caches/device.h"
 #include "caches/registry.h"
 #include "oracle/difference.h"
 #include "properties/engine_reference.h"
@@ -72,6 +73,10 @@ class EngineState {
     return model_->adapters[static_cast<size_t>(sequence.adapters)];
   }
   const EngineKind& kind(size_t kind) const { return kinds_[kind]; }
+  // Of the engine and the caches; null where the engine runs on the host.
+  const std::shared_ptr<Device>& device() const { return device_; }
+  // How many layers a step of these sequences has on it, from the first on.
+  int32_t DeviceLayersOf(std::span<const StepPart> parts);
 
   // Comes to life where it is not alive.
   EngineSequence& At(int32_t sequence);
@@ -114,6 +119,7 @@ class EngineState {
   const EngineSubject& subject_;
   std::shared_ptr<const EngineModel> model_;
   KvGeometry geometry_;
+  std::shared_ptr<Device> device_;
   std::vector<EngineKind> kinds_;
   std::array<std::optional<EngineSequence>, kEngineSequences> sequences_;
   std::string_view own_clause_ = "B2";

@@ -9,7 +9,6 @@
 
 #include "caches/random.h"
 #include "engine/synthetic.h"
-#include "oracle/faulty_cache.h"
 
 namespace lockstep {
 namespace {
@@ -18,11 +17,45 @@ struct Cancelled : std::runtime_error {
   Cancelled() : std::runtime_error("cancelled by the script") {}
 };
 
+// Refuses every run of one layer, on the host and on a device.
+class RefusingCache final : public ForwardingCache {
+ public:
+  RefusingCache(KvCache& inner, int32_t layer) : ForwardingCache(inner), layer_(layer) {}
+
+  std::optional<KvSlot> TryReserveSlot(int32_t layer, std::span<const int32_t> positions) override {
+    if (layer == layer_) return std::nullopt;
+    return inner().TryReserveSlot(layer, positions);
+  }
+  DeviceKv* device_kv(int32_t layer) override {
+    return inner().device_kv(layer) == nullptr ? nullptr : &on_device_;
+  }
+  std::unique_ptr<KvCache> Fork() override { return inner().Fork(); }
+
+ private:
+  class OnDevice final : public ForwardingDeviceKv {
+   public:
+    explicit OnDevice(RefusingCache* cache)
+        : ForwardingDeviceKv(cache->inner()), layer_(cache->layer_) {}
+
+    std::optional<DeviceKvSlot> TryReserveDeviceSlot(int32_t layer,
+                                                     std::span<const int32_t> positions,
+                                                     DeviceStream& stream) override {
+      if (layer == layer_) return std::nullopt;
+      return ForwardingDeviceKv::TryReserveDeviceSlot(layer, positions, stream);
+    }
+
+   private:
+    int32_t layer_;
+  };
+
+  int32_t layer_;
+  OnDevice on_device_{this};
+};
+
 std::unique_ptr<KvCache> OnPath(KvCache& cache, int32_t path) {
   if (path == 0) return nullptr;
   if (path == 1) return std::make_unique<UpdateOnlyCache>(cache);
-  return std::make_unique<FaultyCache>(cache,
-                                       Plant{.kind = PlantKind::kRefuseReserve, .layer = path - 2});
+  return std::make_unique<RefusingCache>(cache, path - 2);
 }
 
 }  // namespace
@@ -72,16 +105,21 @@ std::vector<std::vector<StepCut>> CutStep(std::span<const StepPart> parts,
   while (rest) {
     rest = false;
     int32_t left = room;
+    size_t pieces = 0;
+    size_t last = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       const auto total = static_cast<int32_t>(parts[i].positions.size());
       const int32_t count = std::min({left, total - done[i], max_step_rows[i]});
       if (count > 0) {
         cuts[i].push_back({parts[i].positions[static_cast<size_t>(done[i])], count});
+        last = i;
+        ++pieces;
         done[i] += count;
         left -= count;
       }
       rest = rest || done[i] < total;
     }
+    if (pieces == 1) cuts[last].back().alone = true;
   }
   return cuts;
 }
@@ -166,6 +204,7 @@ void WatchedCache::OnDevice::CommitDeviceSlot(int32_t layer, std::span<const int
                                               DeviceStream& stream) {
   watched_.Reach();
   ForwardingDeviceKv::CommitDeviceSlot(layer, positions, stream);
+  watched_.writes_.push_back({layer, {positions.begin(), positions.end()}});
   watched_.Reach();
 }
 
@@ -187,14 +226,21 @@ DressedCache::DressedCache(KvCache& cache, int32_t path, CancelPoint* point)
 
 int32_t PathOn(int32_t layers, int32_t path) { return path < 2 ? path : 2 + (path - 2) % layers; }
 
-PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,
-                         int32_t layer) {
+PathCounts ExpectedCalls(std::span<const StepCut> pieces, const CallsRule& calls, int32_t layer) {
+  constexpr int64_t kDeviceCalls = 3;  // reserve; commit or update; view
   PathCounts counts;
-  const bool refused = path == 1 || path - 2 == layer;
+  const int32_t path = calls.path;
+  const int32_t refused_first = path == 0 ? INT32_MAX : path == 1 ? 0 : path - 2;
+  const bool refused = path == 1 || layer == refused_first;
   for (const StepCut& piece : pieces) {
-    const bool direct = !refused && rule.Direct(layer, piece.first, piece.count);
+    const bool direct = !refused && calls.rule.Direct(layer, piece.first, piece.count);
     ++(direct ? counts.granted : counts.refused);
     ++(direct ? counts.commits : counts.updates);
+    if (layer < calls.rule.device_layers) counts.on_device += kDeviceCalls;
+    const bool tried = calls.graphs && piece.alone && piece.count == 1;
+    if (!tried || refused_first == INT32_MAX || layer > refused_first) continue;
+    ++(layer < refused_first ? counts.granted : counts.refused);
+    counts.on_device += layer < refused_first ? 2 : 1;  // reserve, and view
   }
   return counts;
 }

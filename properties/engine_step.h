@@ -54,6 +54,7 @@ std::vector<ReferenceAdapter> AdapterFiles(const ModelConfig& config, int32_t se
 struct StepCut {
   int32_t first = 0;
   int32_t count = 0;
+  bool alone = false;  // no other sequence has rows in it
 };
 
 // How the engine has to cut a step [F3]: in order, each as many rows as it and its cache still
@@ -156,9 +157,15 @@ class DressedCache {
 // down to models of fewer.
 int32_t PathOn(int32_t layers, int32_t path);
 
-// Calls that one layer has to have seen, by the gating rules alone [R2, R3].
-PathCounts ExpectedCalls(std::span<const StepCut> pieces, const PathRule& rule, int32_t path,
-                         int32_t layer);
+// Calls that one layer has to have seen, by the gating rules alone [R2, R3]. `graphs`: a device
+// runs the whole model, with nobody listening. It then tries for a step of one row to reserve every
+// layer before anything is written, and starts anew where one refuses.
+struct CallsRule {
+  PathRule rule;
+  int32_t path = 0;
+  bool graphs = false;
+};
+PathCounts ExpectedCalls(std::span<const StepCut> pieces, const CallsRule& calls, int32_t layer);
 
 }  // namespace lockstep
 

@@ -59,7 +59,7 @@ bool EngineStepper::Step(std::span<const StepPart> parts, const StepWay& way) {
     const size_t width = logits.size() / parts.size();
     Accept(parts[i], logits.subspan(i * width, width), way);
   }
-  ComparePaths(parts, dresses);
+  ComparePaths(parts, dresses, way.cancel_at >= 0);
   return !state_.found();
 }
 
@@ -161,12 +161,15 @@ void EngineStepper::CountDivergence(int32_t s) {
 }
 
 // Which path ran, by layer [R2, R3]: bits that agree prove nothing about a path that did not run.
-void EngineStepper::ComparePaths(std::span<const StepPart> parts, Dresses& dresses) {
+void EngineStepper::ComparePaths(std::span<const StepPart> parts, Dresses& dresses, bool traced) {
   std::vector<int32_t> max_rows;
   for (const StepPart& part : parts) {
     max_rows.push_back(state_.At(part.sequence).cache->max_step_rows());
   }
   const auto cuts = CutStep(parts, max_rows, script_.step);
+  const int32_t on_device = state_.DeviceLayersOf(parts);
+  const bool whole = on_device == state_.model().config().num_layers;
+  if (on_device > 0) Count(whole ? EngineClass::kOnDevice : EngineClass::kPartOnDevice);
   for (size_t i = 0; i < parts.size(); ++i) {
     const int32_t s = parts[i].sequence;
     const EngineSequence& sequence = state_.At(s);
@@ -175,21 +178,26 @@ void EngineStepper::ComparePaths(std::span<const StepPart> parts, Dresses& dress
     for (int32_t layer = 0; layer < cache.geometry().num_layers; ++layer) {
       const Counters seen = cache.layer(layer);
       const PathCounts calls = {seen.reserve_granted, seen.reserve_refused, seen.commits,
-                                seen.updates};
-      const PathRule rule = {.grants_host_slots = spec.grants_host_slots,
-                             .block_size = spec.block_size,
-                             .ring_rows = RingRowsOf(spec, cache.geometry())};
-      const PathCounts expected = ExpectedCalls(cuts[i], rule, sequence.path, layer);
+                                seen.updates, seen.on_device};
+      const CallsRule rule = {.rule = {.grants_host_slots = spec.grants_host_slots,
+                                       .block_size = spec.block_size,
+                                       .device_layers = on_device,
+                                       .grants_device_slots = true,
+                                       .ring_rows = RingRowsOf(spec, cache.geometry())},
+                              .path = sequence.path,
+                              .graphs = whole && !traced};
+      const PathCounts expected = ExpectedCalls(cuts[i], rule, layer);
       state_.run.counts.granted += calls.granted;
       state_.run.counts.refused += calls.refused;
       state_.run.counts.updated += calls.updates;
       if (calls == expected) continue;
-      state_.Find(
-          "R2", s,
-          fmt::format("sequence {}, layer {}: {} slots granted, {} refused, {} commits, "
-                      "{} updates against {}, {}, {}, {}",
-                      s, layer, calls.granted, calls.refused, calls.commits, calls.updates,
-                      expected.granted, expected.refused, expected.commits, expected.updates));
+      const auto text = [](const PathCounts& c) {
+        return fmt::format("{} slots granted, {} refused, {} commits, {} updates, {} on a device",
+                           c.granted, c.refused, c.commits, c.updates, c.on_device);
+      };
+      state_.Find("R2", s,
+                  fmt::format("sequence {}, layer {}: {}; by the rule {}", s, layer, text(calls),
+                              text(expected)));
     }
   }
 }

@@ -42,7 +42,7 @@ class EngineStepper {
   void Accept(const StepPart& part, std::span<const float> logits, const StepWay& way);
   void CompareLogits(int32_t sequence, std::span<const float> logits,
                      std::span<const float> expected);
-  void ComparePaths(std::span<const StepPart> parts, Dresses& dresses);
+  void ComparePaths(std::span<const StepPart> parts, Dresses& dresses, bool traced);
   void CountStep(const StepPart& part);
   void CountDivergence(int32_t sequence);
   void Count(EngineClass c) { ++state_.run.counts[c]; }

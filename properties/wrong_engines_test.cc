@@ -216,6 +216,37 @@ TEST(WrongEngineTest, ScriptsFindEveryWrongDriverAndShrinkIt) {
   }
 }
 
+// An engine that computes on the host what it was to compute on a device gives the same bits.
+TEST(WrongEngineTest, ScriptsFindAnEngineThatStaysOnTheHost) {
+  class HostDriver final : public EngineDriver {
+   public:
+    using EngineDriver::EngineDriver;
+    std::span<const float> Step(std::span<const BatchSequence> batch) override {
+      std::vector<BatchSequence> hidden(batch.begin(), batch.end());
+      std::vector<std::unique_ptr<RecordingCache>> caches;
+      for (BatchSequence& sequence : hidden) {
+        caches.push_back(std::make_unique<RecordingCache>(*sequence.cache));
+        sequence.cache = caches.back().get();
+      }
+      return EngineDriver::Step(hidden);
+    }
+  };
+  const EngineSubject subject = {
+      .make_driver = [](Transformer& engine) { return std::make_unique<HostDriver>(engine); }};
+  for (const char* cache : {"cuda", "hybrid/1"}) {
+    EngineScript script =
+        ParseEngineScript(std::string("engine tiny-mha-4x4-f32 max=9 device=host-executor cache=") +
+                              cache + "\nprefill cuts=3 tokens=1\n",
+                          "test");
+    EXPECT_FALSE(RunEngineScript(script).finding) << cache;
+    const auto finding = RunEngineScript(script, subject).finding;
+    ASSERT_TRUE(finding) << cache;
+    EXPECT_EQ(finding->clause, "R2") << finding->what;
+    script.device.clear();
+    EXPECT_FALSE(RunEngineScript(script, subject).finding) << cache;
+  }
+}
+
 // A cache whose forks, but for those that sequences begin with, are the cache itself.
 class SharingCache final : public ForwardingCache {
  public:
