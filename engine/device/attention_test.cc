@@ -170,7 +170,7 @@ class DeviceAttentionTest : public AttentionCases {};
 
 TEST_P(DeviceAttentionTest, EveryBoundaryOfVisible) {
   for (RowType type : kRowTypes) {
-    for (int32_t visible : {600, 513, 512, 511, 257, 256, 255, 33, 32, 31, 17, 16, 15, 2, 1}) {
+    for (int32_t visible : kernels_test::kVisibleCounts) {
       Check({.shape = {2, 1, 32}, .key_type = type, .value_type = type, .positions = {visible - 1}},
             static_cast<uint64_t>(visible));
       ASSERT_FALSE(HasFailure());
@@ -183,7 +183,7 @@ TEST_P(DeviceAttentionTest, TilesOfQueriesAndHeads) {
   Random random(18);
   for (const auto& [heads, kv_heads, head_dim] :
        {std::tuple{9, 3, 64}, {6, 6, 32}, {20, 1, 32}, {4, 2, 24}, {7, 1, 100}, {3, 1, 160}}) {
-    for (RowType type : {RowType::kF32, RowType::kF16}) {
+    for (RowType type : {RowType::kF32, RowType::kF16, RowType::kBf16}) {
       std::vector<int32_t> positions;
       for (int32_t p = random.Between(0, 20); p < 330; p += random.Between(1, 30)) {
         positions.push_back(p);
@@ -201,7 +201,7 @@ TEST_P(DeviceAttentionTest, TilesOfQueriesAndHeads) {
 }
 
 TEST_P(DeviceAttentionTest, EveryHeadDimension) {
-  for (int32_t head_dim : {1, 2, 8, 15, 16, 17, 32, 64, 80, 96, 100, 128, 256}) {
+  for (int32_t head_dim : kernels_test::kHeadDims) {
     for (RowType type : kRowTypes) {
       const bool block = type == RowType::kQ8_0 || type == RowType::kQ4_0;
       if (block && head_dim % 32 != 0) continue;
@@ -237,7 +237,7 @@ TEST_P(DeviceAttentionTest, AWindowOfExactRows) {
 // Windows around the lanes of a sum, the tiles of positions and the segments of values; queries
 // that share a tile and see rows from different places on.
 TEST_P(DeviceAttentionTest, AWindowLeavesTheLastRows) {
-  for (int32_t window : {1, 2, 15, 16, 17, 31, 33, 255, 256, 257, 300}) {
+  for (int32_t window : kernels_test::kWindows) {
     for (RowType type : kRowTypes) {
       Check({.shape = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 32, .window = window},
              .key_type = type,

@@ -139,7 +139,7 @@ class HeadCases : public device_test::DeviceTest {
 class DeviceHeadsTest : public HeadCases {};
 
 TEST_P(DeviceHeadsTest, FinishQuery) {
-  for (int32_t head_dim : {2, 8, 15, 17, 32, 64, 80, 100, 128, 256}) {
+  for (int32_t head_dim : kernels_test::kHeadDims) {
     for (int32_t rope_dim : {head_dim / 2 * 2, head_dim / 4 * 2, 0}) {
       for (const bool halves : {false, true}) {
         CheckQuery({3, head_dim, rope_dim, halves, false});
@@ -153,7 +153,7 @@ TEST_P(DeviceHeadsTest, StoreKeysAndValues) {
   for (RowType type :
        {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     const bool block = type == RowType::kQ8_0 || type == RowType::kQ4_0;
-    for (int32_t head_dim : {8, 17, 32, 64, 96, 128, 256}) {
+    for (int32_t head_dim : kernels_test::kHeadDims) {
       if (block && head_dim % 32 != 0) continue;
       for (const bool window : {false, true}) {
         const HeadCase c = {3, head_dim, head_dim / 2 * 2, head_dim % 64 == 0, head_dim > 32};
@@ -176,7 +176,8 @@ TEST_F(CheckedHeadsTest, KeepsTheModel) {
     CheckQuery({2, 17, 16, halves, true});
     CheckQuery({2, 32, 32, halves, false});
   }
-  for (RowType type : {RowType::kF32, RowType::kF16, RowType::kQ8_0, RowType::kQ4_0}) {
+  for (RowType type :
+       {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     CheckStore({2, 32, 32, false, true}, type, true, true);
     CheckStore({2, 32, 32, false, true}, type, true, false);
   }

@@ -207,7 +207,10 @@ TEST_P(DeviceRowsTest, QuantizeActivations) {
 }
 
 TEST_P(DeviceRowsTest, Gates) {
-  for (int32_t n : {1, 3, 32, 100, 512, 576}) {
+  std::vector<int32_t> lengths(std::begin(kernels_test::kGateLengths),
+                               std::end(kernels_test::kGateLengths));
+  lengths.insert(lengths.end(), {32, 512, 576});
+  for (int32_t n : lengths) {
     CheckGate(3, n, false);
     CheckGate(3, n, true);
   }

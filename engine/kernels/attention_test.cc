@@ -92,7 +92,7 @@ TEST_P(AttentionTest, EqualsThePlainReferenceAtEveryBoundaryOfVisible) {
        {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
     Rows rows = MakeRows(shape, type, type, 640, &random);
     const auto q = RandomValues(64, &random);
-    for (int32_t visible : {600, 513, 512, 511, 257, 256, 255, 33, 32, 31, 17, 16, 15, 2, 1}) {
+    for (int32_t visible : kernels_test::kVisibleCounts) {
       const auto expected = Reference(rows, q, visible);
       ExpectSameBits(expected, Attend(kernels(), rows, rows.Whole(), q, visible),
                      fmt::format("{}, visible {}", RowTypeName(type), visible));
@@ -106,7 +106,7 @@ TEST_P(AttentionTest, EqualsThePlainReferenceAtEveryBoundaryOfVisible) {
 // Rows before the window are not read, wherever it begins and ends.
 TEST_P(AttentionTest, AWindowLeavesOutTheRowsBeforeIt) {
   Random random(19);
-  for (int32_t window : {1, 2, 5, 15, 16, 17, 31, 255, 256, 257, 300}) {
+  for (int32_t window : kernels_test::kWindows) {
     const AttentionShape shape = {
         .num_heads = 2, .num_kv_heads = 1, .head_dim = 32, .window = window};
     for (RowType type :
@@ -295,7 +295,7 @@ TEST_P(AttentionTest, HeadsReadTheirOwnKvHead) {
 
 TEST_P(AttentionTest, EveryHeadDimension) {
   Random random(15);
-  for (int32_t head_dim : {1, 2, 8, 15, 16, 17, 32, 64, 80, 96, 100, 128, 256}) {
+  for (int32_t head_dim : kernels_test::kHeadDims) {
     for (RowType type :
          {RowType::kF32, RowType::kF16, RowType::kBf16, RowType::kQ8_0, RowType::kQ4_0}) {
       const bool block = type == RowType::kQ8_0 || type == RowType::kQ4_0;

@@ -158,10 +158,10 @@ class QuantizedMatmulTest : public MatmulTest {};
 
 TEST_P(MatmulTest, EqualsThePlainReferenceAndWritesNothingElse) {
   Random random(1);
-  for (int32_t cols : {1, 32, 64, 172, 255, 256, 257, 288, 544, 768, 1056}) {
+  for (int32_t cols : kernels_test::kMatMulCols) {
     if (!HasWholeBlocks(type(), cols)) continue;
-    for (int32_t rows : {1, 15, 16, 17, 172}) {
-      for (int32_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    for (int32_t rows : kernels_test::kMatMulRows) {
+      for (int32_t tokens : kernels_test::kFewTokens) {
         if (rows == 172 && tokens % 4 != 1) continue;
         CheckMatmul(kernels(), type(), rows, cols, tokens, &random);
         ASSERT_FALSE(HasFailure());
@@ -174,12 +174,12 @@ TEST_P(MatmulTest, EqualsThePlainReferenceAndWritesNothingElse) {
 // the weights takes.
 TEST_P(MatmulTest, AnyNumberOfTokens) {
   Random random(3);
-  for (int32_t tokens = 10; tokens <= 26; ++tokens) {
+  for (int32_t tokens = 13; tokens <= 26; ++tokens) {
     const int32_t cols = HasWholeBlocks(type(), 288) ? 288 : 512;
     CheckMatmul(kernels(), type(), tokens % 2 == 0 ? 33 : 64, cols, tokens, &random);
     ASSERT_FALSE(HasFailure());
   }
-  for (int32_t tokens : {160, 161, 323}) {
+  for (int32_t tokens : kernels_test::kManyTokens) {
     CheckMatmul(kernels(), type(), 40, HasWholeBlocks(type(), 64) ? 64 : 256, tokens, &random);
     ASSERT_FALSE(HasFailure());
   }

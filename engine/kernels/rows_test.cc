@@ -113,8 +113,8 @@ TEST_P(RowsTest, RopeTurnsThePairAndNothingElse) {
 
 TEST_P(RowsTest, RopeRoundsAsWritten) {
   Random random(4);
-  for (int32_t head_dim : {2, 8, 32, 64, 80, 96, 100, 128}) {
-    for (int32_t rope_dim : {head_dim, head_dim / 2 / 2 * 2}) {
+  for (int32_t head_dim : kernels_test::kHeadDims) {
+    for (int32_t rope_dim : {head_dim / 2 * 2, head_dim / 4 * 2}) {
       if (rope_dim == 0) continue;
       const auto half = static_cast<size_t>(rope_dim / 2);
       const auto x = RandomValues(static_cast<size_t>(2 * head_dim), &random);
@@ -160,7 +160,7 @@ TEST_P(RowsTest, SiluGateAndAdd) {
                              -88.0f, 90.f,  -90.0f, 1e30f, -1e30, 1e-45f, -1e-45f};
   while (gate.size() < 100) gate.push_back(RandomValue(&random));
   const auto up = RandomValues(gate.size(), &random);
-  for (int32_t n : {1, 3, 15, 16, 17, 100}) {
+  for (int32_t n : kernels_test::kGateLengths) {
     std::vector<float> out(gate.size(), kCanary);
     kernels().silu_gate(gate.data(), up.data(), n, out.data());
     std::vector<float> in_place = gate;
@@ -192,7 +192,7 @@ ActivationBlock QuantizeBlock(const KernelTable& kernels, const std::vector<floa
 
 TEST_P(RowsTest, GeluGate) {
   Random random(12);
-  for (int32_t n : {1, 15, 16, 17, 33}) {
+  for (int32_t n : kernels_test::kGateLengths) {
     const auto count = static_cast<size_t>(n);
     auto gate = RandomValues(count, &random);
     const auto up = RandomValues(count, &random);

@@ -17,6 +17,18 @@
 
 namespace lockstep::kernels_test {
 
+// Sizes that every implementation is tried with, on the host and on devices: around the lanes of a
+// sum, vectors of every width, blocks, segments and tiles.
+inline constexpr int32_t kMatMulCols[] = {1, 32, 64, 172, 255, 256, 257, 288, 544, 768, 1056};
+inline constexpr int32_t kMatMulRows[] = {1, 15, 16, 17, 172};
+inline constexpr int32_t kFewTokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+inline constexpr int32_t kManyTokens[] = {160, 161, 323};  // more than a pass over weights takes
+inline constexpr int32_t kGateLengths[] = {1, 3, 15, 16, 17, 33, 100};
+inline constexpr int32_t kHeadDims[] = {1, 2, 8, 15, 16, 17, 32, 64, 80, 96, 100, 128, 256};
+inline constexpr int32_t kVisibleCounts[] = {600, 513, 512, 511, 257, 256, 255, 33,
+                                             32,  31,  17,  16,  15,  2,   1};
+inline constexpr int32_t kWindows[] = {1, 2, 5, 15, 16, 17, 31, 255, 256, 257, 300};
+
 // Heavy-tailed, both signs, never zero: uniform in +-[1, 2) times 2^[-6, 2].
 inline float RandomValue(Random* random) {
   const float mantissa = 1.0f + static_cast<float>(random->Below(1u << 23)) * 0x1p-23f;
