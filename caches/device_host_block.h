@@ -28,9 +28,11 @@ class HostBlockRun {
   AccessLog* log = nullptr;     // in checked mode
   DeviceMemories* memories = nullptr;
   const char* kernel = nullptr;
-  int32_t phase = 0;    // phases begun
-  int32_t thread = -1;  // that runs now; -1 between phases
-  int32_t arrays = 0;   // shared arrays made, which is what they are called in messages
+  int32_t threads = 0;       // of the kernel
+  bool shared_made = false;  // in checked mode
+  int32_t phase = 0;         // phases begun
+  int32_t thread = -1;       // that runs now; -1 between phases
+  int32_t arrays = 0;        // shared arrays made, which is what they are called in messages
 
   // All of these throw DeviceError, with kernel, block, thread and phase.
   // Index is outside an array of `size` elements.
@@ -40,6 +42,11 @@ class HostBlockRun {
   // Checked mode: the access is one that the model forbids.
   void OnGlobal(ShadowMemory* memory, const void* address, int32_t bytes, bool writes);
   void OnShared(int32_t array, int32_t element, bool writes);
+  // Checked mode: what a GPU does otherwise, or not at all. A phase of another number of threads
+  // than the kernel's; shared arrays that are made twice; an address that is no multiple.
+  void OnPhase(int32_t phase_threads) const;
+  void OnSharedMade();
+  void OnAddress(const void* address, size_t alignment) const;
 
   // The block that the calling thread runs.
   static HostBlockRun*& Current();
@@ -113,6 +120,7 @@ class HostBlock {
   template <int32_t kThreads, typename Fn>
   void ForThreads(Fn&& fn) const {
     static_assert((kThreads & (kThreads - 1)) == 0, "a power of two");
+    if constexpr (kChecked) run_->OnPhase(kThreads);
     ++run_->phase;
     // i -> (odd * i + start) mod kThreads is a permutation.
     const auto odd = static_cast<uint32_t>(run_->order) | 1u;
@@ -158,6 +166,7 @@ class HostBlock {
   template <typename S>
   S& Shared() const {
     static_assert(sizeof(S) <= kSharedMemoryBytes && std::is_trivially_destructible_v<S>);
+    if constexpr (kChecked) run_->OnSharedMade();
     return *new (run_->shared) S;
   }
 
@@ -168,6 +177,7 @@ class HostBlock {
       if constexpr (kChecked) {
         const int64_t bytes = memory.size * static_cast<int64_t>(sizeof(T));
         shadow_ = run->FindMemory(memory.data, bytes);
+        run->OnAddress(memory.data, alignof(T));
       }
     }
     int64_t size() const { return memory_.size; }
@@ -187,6 +197,7 @@ class HostBlock {
       static_assert(sizeof(T) == 1);
       Check(offset, static_cast<int64_t>(sizeof(U)));
       if constexpr (kChecked) {
+        run_->OnAddress(memory_.data + offset, alignof(U));
         run_->OnGlobal(shadow_, memory_.data + offset, static_cast<int32_t>(sizeof(U)), false);
       }
       U value;
@@ -198,6 +209,7 @@ class HostBlock {
       static_assert(sizeof(T) == 1);
       Check(offset, static_cast<int64_t>(sizeof(U)));
       if constexpr (kChecked) {
+        run_->OnAddress(memory_.data + offset, alignof(U));
         run_->OnGlobal(shadow_, memory_.data + offset, static_cast<int32_t>(sizeof(U)), true);
       }
       std::memcpy(memory_.data + offset, &value, sizeof value);

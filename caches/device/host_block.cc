@@ -57,6 +57,26 @@ void HostBlockRun::OnShared(int32_t array, int32_t element, bool writes) {
   if (finding) FailAccess(what(), *finding, writes);
 }
 
+void HostBlockRun::OnPhase(int32_t phase_threads) const {
+  if (phase_threads == threads) return;
+  throw DeviceError(
+      fmt::format("{}: a phase of {} threads in a block of {}", Place(), phase_threads, threads));
+}
+
+void HostBlockRun::OnSharedMade() {
+  if (!shared_made) {
+    shared_made = true;
+    return;
+  }
+  throw DeviceError(fmt::format("{}: shared arrays are made a second time", Place()));
+}
+
+void HostBlockRun::OnAddress(const void* address, size_t alignment) const {
+  if (reinterpret_cast<uintptr_t>(address) % alignment == 0) return;
+  throw DeviceError(
+      fmt::format("{}: an access of {} bytes that is not aligned to them", Place(), alignment));
+}
+
 void HostBlockRun::FailOutside(const std::string& what) const {
   throw DeviceError(fmt::format("{}: {} is written outside a phase", Place(), what));
 }

@@ -288,6 +288,7 @@ void HostExecutor::RunBlock(const HostWork& work, int32_t member, int64_t index)
   run.order = thread_orders_ ? thread_orders_->Split(i).Next() | 1u : 0;
   run.shared = shared_[static_cast<size_t>(member)]->bytes;
   run.kernel = work.kernel->name;
+  run.threads = work.kernel->threads;
   HostBlockRun::Current() = &run;
   if (options_.checked) {
     log_.BeginUnit();

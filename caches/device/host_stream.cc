@@ -14,6 +14,11 @@ namespace {
 // Pieces of work that a stream keeps before it has to run some.
 constexpr size_t kQueueLength = 256;
 
+// What every GPU takes of a launch; of blocks in x more than 31 bits.
+//   CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+constexpr int32_t kGridMax = 65535;  // in y and in z
+constexpr int32_t kThreadsMax = 1024;
+
 }  // namespace
 
 HostEvent::~HostEvent() { executor_.DrainAll(); }
@@ -95,6 +100,12 @@ void HostStream::Launch(const DeviceKernel& kernel, const DeviceGrid& grid, cons
   LS_CHECK(grid.x >= 0 && grid.y >= 0 && grid.z >= 0, "grid of {} x {} x {}", grid.x, grid.y,
            grid.z);
   if (grid.blocks() == 0) return;
+  if (grid.y > kGridMax || grid.z > kGridMax || kernel.threads > kThreadsMax) {
+    throw DeviceError(fmt::format(
+        "kernel {}: a grid of {} x {} x {} blocks of {} threads; a GPU takes {} in y and in z, and "
+        "{} threads",
+        kernel.name, grid.x, grid.y, grid.z, kernel.threads, kGridMax, kThreadsMax));
+  }
   HostWork work;
   work.kind = HostWork::Kind::kLaunch;
   work.kernel = &kernel;

@@ -23,6 +23,9 @@ enum class Fault {
   kGlobalOutsidePhase,
   kSharedBounds,
   kGlobalBounds,
+  kOddPhase,
+  kSharedTwice,
+  kMisaligned,
 };
 
 constexpr int32_t kBlocks = 4;
@@ -59,6 +62,17 @@ struct NeighbourKernel {
       y[first + t] = shared.lanes[t] + shared.lanes[other];
       if (kFault == Fault::kGlobalBounds && t == 6) y[y.size()] = 0;
     };
+    if constexpr (kFault == Fault::kOddPhase) {
+      block.template ForThreads<kThreads / 2>([&](int32_t t) { shared.lanes[t] = 0; });
+    }
+    if constexpr (kFault == Fault::kSharedTwice) block.template Shared<SharedOf<Block>>();
+    if constexpr (kFault == Fault::kMisaligned) {
+      const auto bytes = block.Use(
+          Global<const uint8_t>{reinterpret_cast<const uint8_t*>(args.x.data), args.x.size * 4});
+      block.template ForThreads<kThreads>([&](int32_t t) {
+        shared.lanes[t] = static_cast<int32_t>(bytes.template Load<uint16_t>(4 * t + 1));
+      });
+    }
     if constexpr (kFault == Fault::kSharedOutsidePhase) shared.lanes[0] = 1;
     if constexpr (kFault == Fault::kGlobalOutsidePhase) y[first] = 1;
     if constexpr (kFault == Fault::kMissingBarrier) {
@@ -92,6 +106,24 @@ LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kSharedOutsidePhase>)
 LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kGlobalOutsidePhase>)
 LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kSharedBounds>)
 LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kGlobalBounds>)
+LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kOddPhase>)
+LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kSharedTwice>)
+LOCKSTEP_HOST_KERNEL(NeighbourKernel<Fault::kMisaligned>)
+
+// More threads than a block of any GPU has.
+struct WideKernel {
+  static constexpr char kName[] = "wide";
+  static constexpr int32_t kThreads = 2048;
+  struct Args {
+    Global<int32_t> y;
+  };
+  template <typename Block>
+  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
+    const auto y = block.Use(args.y);
+    block.template ForThreads<kThreads>([&](int32_t t) { y[t] = t; });
+  }
+};
+LOCKSTEP_HOST_KERNEL(WideKernel)
 
 namespace {
 
@@ -185,6 +217,36 @@ TEST(RacesTest, OutOfBounds) {
               AllOf(HasSubstr("thread 5, phase 1"), HasSubstr("element 8 of a shared array of 8")));
   EXPECT_THAT(Finding<Fault::kGlobalBounds>(), HasSubstr("element 36 of global memory of 36"));
   EXPECT_THROW(Result<Fault::kGlobalBounds>({}), DeviceError) << "bounds hold in every mode";
+}
+
+// What a GPU would do otherwise, or crash at.
+TEST(RacesTest, WhatTheExecutorAloneCouldDo) {
+  EXPECT_THAT(Finding<Fault::kOddPhase>(), HasSubstr("a phase of 4 threads in a block of 8"));
+  EXPECT_THAT(Finding<Fault::kSharedTwice>(), HasSubstr("shared arrays are made a second time"));
+  EXPECT_THAT(Finding<Fault::kMisaligned>(),
+              AllOf(HasSubstr("kernel neighbour"), HasSubstr("an access of 2 bytes that is not")));
+}
+
+TEST(RacesTest, LaunchesThatNoGpuTakes) {
+  for (const bool checked : {false, true}) {
+    const auto device = MakeHostExecutor({.checked = checked});
+    DeviceBuffer<int32_t> buffer(*device, 2048);
+    const auto stream = device->NewStream();
+    const auto launch = [&](const DeviceGrid& grid) -> std::string {
+      try {
+        Launch<NeighbourKernel<Fault::kNone>>(*stream, grid, {buffer.all(), buffer.all()});
+      } catch (const DeviceError& error) {
+        return error.what();
+      }
+      return "taken";
+    };
+    EXPECT_THAT(launch({.x = 1, .y = 65536}), HasSubstr("a grid of 1 x 65536 x 1 blocks of 8"));
+    EXPECT_THAT(launch({.x = 1, .y = 1, .z = 65536}), HasSubstr("kernel neighbour"));
+    EXPECT_EQ(launch({.x = 0, .y = 65536}), "taken") << "no blocks are no launch";
+    EXPECT_THROW(Launch<WideKernel>(*stream, {}, {buffer.all()}), DeviceError);
+    stream->Synchronize();
+    EXPECT_EQ(launch({.x = 1, .y = 65535}), "taken");
+  }
 }
 
 // Two streams, the second reads what the first writes.

@@ -3,7 +3,6 @@
 #ifndef LOCKSTEP_CACHES_DEVICE_ROWS_CACHE_TEST_UTIL_H_
 #define LOCKSTEP_CACHES_DEVICE_ROWS_CACHE_TEST_UTIL_H_
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "caches/device.h"
 #include "caches/device/device_layer.h"
 #include "caches/device/row_kernels.h"
+#include "caches/device/test_devices.h"
 #include "caches/device_kv.h"
 #include "caches/kv_cache.h"
 #include "caches/registry.h"
@@ -117,8 +117,10 @@ struct Kind {
   std::string host;  // the cache on the host that gives the same bits
 };
 
-class DeviceCacheTest : public testing::TestWithParam<std::tuple<Kind, HostExecutorOptions>> {
+class DeviceCacheTest : public testing::TestWithParam<std::tuple<Kind, TestDevice>> {
  protected:
+  void SetUp() override { SkipWithout(std::get<1>(GetParam())); }
+
   const Kind& kind() const { return std::get<0>(GetParam()); }
   std::unique_ptr<KvCache> Make() const {
     return ParseCacheSpec(kind().name).make({.geometry = kGeometry, .device = device_});
@@ -129,9 +131,8 @@ class DeviceCacheTest : public testing::TestWithParam<std::tuple<Kind, HostExecu
   }
   // Layers that lie on the device.
   int32_t layers() const { return kind().name == "hybrid/1" ? 1 : kGeometry.num_layers; }
-  bool checked() const { return std::get<1>(GetParam()).checked; }
 
-  std::shared_ptr<Device> device_ = MakeHostExecutor(std::get<1>(GetParam()));
+  std::shared_ptr<Device> device_ = std::get<1>(GetParam()).Make();
   Engine engine_{*device_};
 };
 
@@ -146,9 +147,7 @@ inline const std::vector<Step> kSteps = {
     {0, Range(1, 24)},   {23, Range(23, 24)}};
 
 inline std::string TestName(const testing::TestParamInfo<DeviceCacheTest::ParamType>& info) {
-  const HostExecutorOptions& options = std::get<1>(info.param);
-  std::string name = fmt::format("{}_seed{}{}", std::get<0>(info.param).name, options.seed,
-                                 options.checked ? "_checked" : "");
+  std::string name = std::get<0>(info.param).name + "_" + std::get<1>(info.param).Name();
   std::ranges::replace_if(
       name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
@@ -164,9 +163,7 @@ inline auto AllKindsAndOrders() {
                       Kind{"cuda-quantized/bf16+bf16/w0", "quantized/bf16+bf16/w0"},
                       Kind{"cuda-quantized/q8_0+bf16/w3", "quantized/q8_0+bf16/w3-f16"},
                       Kind{"cuda-quantized/q4_0+f32/w30", "quantized/q4_0+f32/w30-f16"}),
-      testing::Values(HostExecutorOptions{}, HostExecutorOptions{.seed = 1},
-                      HostExecutorOptions{.seed = 2},
-                      HostExecutorOptions{.seed = 3, .checked = true}));
+      TestDevices());
 }
 
 }  // namespace lockstep::device_test

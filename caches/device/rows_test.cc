@@ -9,60 +9,12 @@
 
 #include "caches/codec.h"
 #include "caches/device.h"
-#include "caches/device_host_block.h"
+#include "caches/device/test_devices.h"
+#include "caches/device/test_kernels.h"
 #include "caches/device_rows.h"
 #include "caches/random.h"
 
 namespace lockstep {
-
-// A block of threads for each row, a thread for each piece of it.
-struct EncodeRowsKernel {
-  static constexpr char kName[] = "encode_rows";
-  static constexpr int32_t kThreads = 8;
-  struct Args {
-    RowType type;
-    int64_t stride;
-    Global<const float> x;
-    Global<uint8_t> rows;
-  };
-  template <typename Block>
-  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
-    const auto x = block.Use(args.x);
-    const auto rows = block.Use(args.rows);
-    block.template ForThreads<kThreads>([&](int32_t t) {
-      for (int64_t p = t; p < device::RowPieces(args.stride); p += kThreads) {
-        const int64_t first = block.x() * args.stride + p * device::kPieceElements;
-        device::EncodePiece(args.type, rows, device::RowOffset(args.type, args.stride, block.x()),
-                            p, device::PieceElements(args.stride, p),
-                            [&](int32_t i) -> float { return x[first + i]; });
-      }
-    });
-  }
-};
-LOCKSTEP_HOST_KERNEL(EncodeRowsKernel)
-
-struct DecodeRowsKernel {
-  static constexpr char kName[] = "decode_rows";
-  static constexpr int32_t kThreads = 32;
-  struct Args {
-    RowType type;
-    int64_t stride;
-    Global<const uint8_t> rows;
-    Global<float> x;
-  };
-  template <typename Block>
-  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
-    const auto x = block.Use(args.x);
-    const auto rows = block.Use(args.rows);
-    block.template ForThreads<kThreads>([&](int32_t t) {
-      for (int64_t i = t; i < args.stride; i += kThreads) {
-        x[block.x() * args.stride + i] = device::LoadElement(
-            args.type, rows, device::RowOffset(args.type, args.stride, block.x()), i);
-      }
-    });
-  }
-};
-LOCKSTEP_HOST_KERNEL(DecodeRowsKernel)
 
 namespace {
 
@@ -176,9 +128,11 @@ Rows AnyRows(Random* random, int32_t count, int64_t stride) {
   return rows;
 }
 
-class DeviceRowsTest : public testing::TestWithParam<HostExecutorOptions> {
+class DeviceRowsTest : public testing::TestWithParam<device_test::TestDevice> {
  protected:
-  std::shared_ptr<Device> device_ = MakeHostExecutor(GetParam());
+  void SetUp() override { device_test::SkipWithout(GetParam()); }
+
+  std::shared_ptr<Device> device_ = GetParam().Make();
 };
 
 TEST_P(DeviceRowsTest, EdgesAreTheCodecs) {
@@ -187,7 +141,7 @@ TEST_P(DeviceRowsTest, EdgesAreTheCodecs) {
 
 TEST_P(DeviceRowsTest, AnyRowsAreTheCodecs) {
   Random random(20261130);
-  const int32_t count = GetParam().checked ? 8 : 200;
+  const int32_t count = GetParam().executor.checked ? 8 : 200;
   for (RowType type : kTypes) {
     for (int64_t stride : {32, 96, 320}) {
       ExpectTheCodecsBits(*device_, type, AnyRows(&random, count, stride));
@@ -204,10 +158,8 @@ TEST_P(DeviceRowsTest, RowsOfAnyLengthInF32AndF16) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, DeviceRowsTest,
-                         testing::Values(HostExecutorOptions{}, HostExecutorOptions{.seed = 1},
-                                         HostExecutorOptions{.seed = 2},
-                                         HostExecutorOptions{.seed = 3, .checked = true}));
+INSTANTIATE_TEST_SUITE_P(Orders, DeviceRowsTest, device_test::TestDevices(),
+                         [](const auto& i) { return i.param.Name(); });
 
 }  // namespace
 }  // namespace lockstep

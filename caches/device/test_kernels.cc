@@ -6,5 +6,7 @@ namespace lockstep {
 
 LOCKSTEP_DEVICE_KERNEL(BlockSumKernel)
 LOCKSTEP_DEVICE_KERNEL(PutKernel)
+LOCKSTEP_DEVICE_KERNEL(EncodeRowsKernel)
+LOCKSTEP_DEVICE_KERNEL(DecodeRowsKernel)
 
 }  // namespace lockstep

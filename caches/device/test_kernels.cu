@@ -5,5 +5,7 @@ namespace lockstep {
 
 LOCKSTEP_CUDA_KERNEL(BlockSumKernel)
 LOCKSTEP_CUDA_KERNEL(PutKernel)
+LOCKSTEP_CUDA_KERNEL(EncodeRowsKernel)
+LOCKSTEP_CUDA_KERNEL(DecodeRowsKernel)
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #define LOCKSTEP_CACHES_DEVICE_TEST_KERNELS_H_
 
 #include "caches/device_kernel.h"
+#include "caches/device_rows.h"
 
 namespace lockstep {
 
@@ -52,6 +53,53 @@ struct PutKernel {
     block.template ForThreads<kThreads>([&](int32_t) {
       const int64_t at = position[0] + args.offset + block.x();
       y[at] = y[at] + args.value;
+    });
+  }
+};
+
+// A block of threads for each row, a thread for each piece of it.
+struct EncodeRowsKernel {
+  static constexpr char kName[] = "encode_rows";
+  static constexpr int32_t kThreads = 8;
+  struct Args {
+    RowType type;
+    int64_t stride;
+    Global<const float> x;
+    Global<uint8_t> rows;
+  };
+  template <typename Block>
+  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
+    const auto x = block.Use(args.x);
+    const auto rows = block.Use(args.rows);
+    block.template ForThreads<kThreads>([&](int32_t t) {
+      for (int64_t p = t; p < device::RowPieces(args.stride); p += kThreads) {
+        const int64_t first = block.x() * args.stride + p * device::kPieceElements;
+        device::EncodePiece(args.type, rows, device::RowOffset(args.type, args.stride, block.x()),
+                            p, device::PieceElements(args.stride, p),
+                            [&](int32_t i) -> float { return x[first + i]; });
+      }
+    });
+  }
+};
+
+struct DecodeRowsKernel {
+  static constexpr char kName[] = "decode_rows";
+  static constexpr int32_t kThreads = 32;
+  struct Args {
+    RowType type;
+    int64_t stride;
+    Global<const uint8_t> rows;
+    Global<float> x;
+  };
+  template <typename Block>
+  LOCKSTEP_KERNEL static void Run(const Block& block, const Args& args) {
+    const auto x = block.Use(args.x);
+    const auto rows = block.Use(args.rows);
+    block.template ForThreads<kThreads>([&](int32_t t) {
+      for (int64_t i = t; i < args.stride; i += kThreads) {
+        x[block.x() * args.stride + i] = device::LoadElement(
+            args.type, rows, device::RowOffset(args.type, args.stride, block.x()), i);
+      }
     });
   }
 };
