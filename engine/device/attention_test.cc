@@ -320,12 +320,10 @@ TEST_P(DeviceAttentionTest, ANegativeUnderflowStaysNegative) {
 
 LOCKSTEP_ON_DEVICES(DeviceAttentionTest);
 
-class CheckedAttentionTest : public AttentionCases {
- protected:
-  CheckedAttentionTest() : AttentionCases("checked") {}
-};
+class CheckedAttentionTest : public AttentionCases {};
+LOCKSTEP_ON_CHECKED_DEVICES(CheckedAttentionTest);
 
-TEST_F(CheckedAttentionTest, KeepsTheModel) {
+TEST_P(CheckedAttentionTest, KeepsTheModel) {
   for (RowType type : kRowTypes) {
     Check({.shape = {4, 2, 32}, .key_type = type, .value_type = type, .positions = {5, 6, 34}}, 1);
   }

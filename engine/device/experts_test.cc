@@ -165,12 +165,10 @@ TEST_P(DeviceExpertsTest, TheirSumIsInIncreasingOrder) {
 
 LOCKSTEP_ON_DEVICES(DeviceExpertsTest);
 
-class CheckedExpertsTest : public ExpertCases {
- protected:
-  CheckedExpertsTest() : ExpertCases("checked") {}
-};
+class CheckedExpertsTest : public ExpertCases {};
+LOCKSTEP_ON_CHECKED_DEVICES(CheckedExpertsTest);
 
-TEST_F(CheckedExpertsTest, KeepsTheModel) {
+TEST_P(CheckedExpertsTest, KeepsTheModel) {
   Random random(5);
   CheckRoute(RandomValues(2 * 130, &random), 2, 3, true);
   CheckSum(2, 300, 2, true);

@@ -26,6 +26,8 @@ inline std::string HostTwin(const std::string& cache) {
       {"hybrid/1", "quantized/f16+f16/w0"},
       {"hybrid/2", "quantized/f16+f16/w0"},
       {"cuda-quantized/q8_0+q8_0/w4", "quantized/q8_0+q8_0/w4-f16"},
+      {"cuda-quantized/q8_0+q8_0/w2", "quantized/q8_0+q8_0/w2-f16"},
+      {"cuda-quantized/f16+f16/w2", "quantized/f16+f16/w2-f16"},
       {"cuda-quantized/q8_0+q4_0/w0", "quantized/q8_0+q4_0/w0"},
       {"cuda-quantized/q4_0+f16/w3", "quantized/q4_0+f16/w3-f16"},
       {"cuda-quantized/bf16+bf16/w4", "quantized/bf16+bf16/w4-f16"},

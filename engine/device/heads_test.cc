@@ -166,12 +166,10 @@ TEST_P(DeviceHeadsTest, StoreKeysAndValues) {
 
 LOCKSTEP_ON_DEVICES(DeviceHeadsTest);
 
-class CheckedHeadsTest : public HeadCases {
- protected:
-  CheckedHeadsTest() : HeadCases("checked") {}
-};
+class CheckedHeadsTest : public HeadCases {};
+LOCKSTEP_ON_CHECKED_DEVICES(CheckedHeadsTest);
 
-TEST_F(CheckedHeadsTest, KeepsTheModel) {
+TEST_P(CheckedHeadsTest, KeepsTheModel) {
   for (const bool halves : {false, true}) {
     CheckQuery({2, 17, 16, halves, true});
     CheckQuery({2, 32, 32, halves, false});

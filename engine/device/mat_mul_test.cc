@@ -295,12 +295,10 @@ TEST_P(DeviceMatMulTest, ATokenTakesTheMatrixThatItChose) {
 
 LOCKSTEP_ON_DEVICES(DeviceMatMulTest);
 
-class CheckedMatMulTest : public MatMulCases {
- protected:
-  CheckedMatMulTest() : MatMulCases("checked") {}
-};
+class CheckedMatMulTest : public MatMulCases {};
+LOCKSTEP_ON_CHECKED_DEVICES(CheckedMatMulTest);
 
-TEST_F(CheckedMatMulTest, KeepsTheModel) {
+TEST_P(CheckedMatMulTest, KeepsTheModel) {
   Random random(4);
   for (GgmlType type : kWeightTypes) {
     const bool super = TraitsOf(type)->block_elements == 256;

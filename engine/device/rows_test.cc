@@ -265,12 +265,10 @@ TEST_P(DeviceRowsTest, ArgMax) {
 
 LOCKSTEP_ON_DEVICES(DeviceRowsTest);
 
-class CheckedRowsTest : public RowCases {
- protected:
-  CheckedRowsTest() : RowCases("checked") {}
-};
+class CheckedRowsTest : public RowCases {};
+LOCKSTEP_ON_CHECKED_DEVICES(CheckedRowsTest);
 
-TEST_F(CheckedRowsTest, KeepsTheModel) {
+TEST_P(CheckedRowsTest, KeepsTheModel) {
   CheckEmbed(64);
   CheckEmbed(256);
   CheckRmsNorm(2, 33, false);

@@ -36,8 +36,8 @@ inline std::shared_ptr<Device> DeviceOf(std::string_view name) {
   return MakeHostExecutor({.seed = static_cast<uint64_t>(name.back() - '0')});
 }
 
-inline std::vector<std::string> DeviceNames() {
-  std::vector<std::string> names = {"executor0", "executor1", "executor2"};
+// And a GPU where one is asked for.
+inline std::vector<std::string> WithCuda(std::vector<std::string> names) {
   const char* wanted = std::getenv("LOCKSTEP_DEVICE");
   if (wanted != nullptr && std::string_view(wanted) == "cuda") names.emplace_back("cuda");
   return names;
@@ -47,9 +47,7 @@ inline std::string NameOf(const testing::TestParamInfo<std::string>& param) { re
 
 class DeviceTest : public testing::TestWithParam<std::string> {
  protected:
-  DeviceTest() : DeviceTest(GetParam()) {}
-  explicit DeviceTest(std::string_view name)
-      : device_(DeviceOf(name)), stream_(device_->NewStream()) {}
+  DeviceTest() : device_(DeviceOf(GetParam())), stream_(device_->NewStream()) {}
 
   Device& device() { return *device_; }
   DeviceStream& stream() { return *stream_; }
@@ -96,7 +94,16 @@ inline void ExpectSameBits(std::span<const float> expected, std::span<const floa
 }  // namespace lockstep::device_test
 
 #define LOCKSTEP_ON_DEVICES(Test)                                                                  \
-  INSTANTIATE_TEST_SUITE_P(Devices, Test, testing::ValuesIn(lockstep::device_test::DeviceNames()), \
+  INSTANTIATE_TEST_SUITE_P(                                                                        \
+      Devices, Test,                                                                               \
+      testing::ValuesIn(lockstep::device_test::WithCuda({"executor0", "executor1", "executor2"})), \
+      lockstep::device_test::NameOf)
+
+// Small cases: of every access, on the executor, and on a GPU under compute-sanitizer, which finds
+// them by their name (ci/device-check).
+#define LOCKSTEP_ON_CHECKED_DEVICES(Test)                                                   \
+  INSTANTIATE_TEST_SUITE_P(Small, Test,                                                     \
+                           testing::ValuesIn(lockstep::device_test::WithCuda({"checked"})), \
                            lockstep::device_test::NameOf)
 
 #endif  // LOCKSTEP_ENGINE_DEVICE_TEST_DEVICE_H_
