@@ -29,18 +29,8 @@ std::shared_ptr<const GgufFile> OpenStory(std::string_view weights) {
   return OpenStoryModel(StoryModelOf(weights));
 }
 
-// What the greedy continuation of "Once upon a time" is, to its end.
-constexpr std::string_view kGreedyF32 =
-    " there was a small girl called Juno. She lived in a village below the mountain. Juno had a "
-    "silver boat, and she liked to let it swim on the water. But one afternoon the boat was "
-    "gone. Juno was sad, because without it the pond looked empty. She looked behind the garden "
-    "wall, but there was nothing but grass. Then she met the gray goose. \"Have you seen my "
-    "silver boat?\" asked Juno. \"Yes,\" said the gray goose. \"Oskar the beaver found it under "
-    "the wooden stairs.\" So Juno ran to the wooden stairs. There sat Vera with the white boat. "
-    "\"Is this yours?\" asked Vera. \"Yes,\" said Juno, \"but we can share it.\" After that, "
-    "Juno and Vera went out together to let it swim on the water. And Juno never left it under "
-    "the wooden stairs again.";
-constexpr std::string_view kGreedyQ8_0 =
+// What the greedy continuation of "Once upon a time" is, to its end: in Q8_0 the same as in F32.
+constexpr std::string_view kGreedyStory =
     " there was a small girl called Juno. She lived in a village below the mountain. Juno had a "
     "silver boat, and she liked to let it swim on the water. But one afternoon the boat was "
     "gone. Juno was sad, because without it the pond looked empty. She looked behind the garden "
@@ -156,8 +146,7 @@ TEST_P(StoryTest, EveryTextSurvivesItsVocabulary) {
 }
 
 TEST_P(StoryTest, TellsTheSameStoryOnEveryKindOfF32Rows) {
-  const std::string_view story = GetParam().weights == "f32" ? kGreedyF32 : kGreedyQ8_0;
-  for (const char* cache : {"simple", "paged/16"}) EXPECT_EQ(Greedy(cache), story) << cache;
+  for (const char* cache : {"simple", "paged/16"}) EXPECT_EQ(Greedy(cache), kGreedyStory) << cache;
 }
 
 // 0.248 nats a token over 200 of them (docs/story-model.md); an untrained model has 6.9.
