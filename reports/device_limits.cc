@@ -76,8 +76,10 @@ bool CopyIsRight(DeviceStream& stream, const DeviceBuffer<uint8_t>& to, uint8_t 
 DeviceLimitOptions DeviceLimitOptionsFor(const Device& device, bool simulated) {
   if (simulated) return {};
   DeviceLimitOptions options;
-  // Two buffers in a quarter of what is free, and no more than 2 GiB each.
-  options.copy_bytes = std::min(device.FreeBytes() / 8, int64_t{2} << 30) / 16 * 16;
+  // Two buffers in a quarter of what is free, and no more than 2 GiB each. A device that is full,
+  // or does not know, gets the small ones: copying nothing has no bandwidth.
+  const int64_t least = options.copy_bytes;
+  options.copy_bytes = std::clamp(device.FreeBytes() / 8, least, int64_t{2} << 30) / 16 * 16;
   options.blocks = 4096;
   options.iterations = 4096;
   options.attempts = 5;

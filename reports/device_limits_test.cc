@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
+
+#include "caches/forwarding_device.h"
+
 namespace lockstep {
 namespace {
 
@@ -17,11 +22,27 @@ TEST(DeviceLimitsTest, EveryLimitIsMeasuredOnTheExecutor) {
   }
 }
 
+// A device that says how much of its memory is free.
+class FilledDevice final : public ForwardingDevice {
+ public:
+  explicit FilledDevice(int64_t free) : ForwardingDevice(MakeHostExecutor()), free_(free) {}
+  int64_t FreeBytes() const override { return free_; }
+  std::unique_ptr<DeviceStream> NewStream() override { return inner().NewStream(); }
+
+ private:
+  int64_t free_;
+};
+
+int64_t CopyBytesWith(int64_t free) {
+  return DeviceLimitOptionsFor(FilledDevice(free), /*simulated=*/false).copy_bytes;
+}
+
 TEST(DeviceLimitsTest, SizesComeFromFreeMemory) {
-  const auto device = MakeHostExecutor();
-  const DeviceLimitOptions options = DeviceLimitOptionsFor(*device, false);
-  EXPECT_EQ(options.copy_bytes % 16, 0);
-  EXPECT_LE(options.copy_bytes, int64_t{2} << 30);
+  EXPECT_EQ(CopyBytesWith(int64_t{8} << 30), int64_t{1} << 30) << "an eighth";
+  EXPECT_EQ(CopyBytesWith(8'000'100), 1'000'000) << "of whole 16 bytes";
+  EXPECT_EQ(CopyBytesWith(int64_t{140} << 30), int64_t{2} << 30) << "no more";
+  EXPECT_EQ(CopyBytesWith(0), 64 << 10) << "a copy of nothing measures nothing";
+  EXPECT_EQ(DeviceLimitOptionsFor(FilledDevice(int64_t{8} << 30), true).copy_bytes, 64 << 10);
 }
 
 }  // namespace
