@@ -252,6 +252,9 @@ TEST_F(GoldenReviewTest, RegenerateGoldensPrintsMarkdownAndPassesReasonsOn) {
   const Regenerated nothing = Regenerate(root_, Folder(), "", environment_);
   EXPECT_EQ(nothing.exit_code, 0);
   EXPECT_EQ(nothing.markdown, "## Golden files: nothing changes\n\n");
+  const Regenerated named = Regenerate(root_, Folder(), "a", environment_);
+  EXPECT_EQ(named.exit_code, 0);
+  EXPECT_EQ(named.markdown, nothing.markdown);
 
   Write("a", 8);
   const std::string old = Text("a");
