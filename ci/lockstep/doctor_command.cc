@@ -1,5 +1,6 @@
-// lockstep doctor: what this machine and this build are, and whether the ground that the digests
-// stand on holds here. Exit code 1 when it does not.
+// lockstep doctor: what this machine and this build are, whether the ground that the digests stand
+// on holds here, and what the machine lacks. Exit code 1 when the ground does not hold: a tool that
+// is missing makes no digest wrong.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/utsname.h>
@@ -7,19 +8,25 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "caches/device.h"
 #include "caches/error.h"
 #include "caches/registry.h"
 #include "ci/lockstep/cli.h"
 #include "ci/lockstep/commands.h"
+#include "ci/lockstep/doctor_machine.h"
+#include "ci/lockstep/doctor_tools.h"
 #include "engine/generate.h"
 #include "engine/kernels.h"
 #include "engine/math.h"
@@ -54,11 +61,14 @@ std::string ProcValue(const char* path, std::string_view key) {
 Line Machine() {
   utsname names = {};
   uname(&names);
-  return {"machine",
-          fmt::format("{} {} {}, {}, {} threads, memory {}", names.sysname, names.release,
-                      names.machine, ProcValue("/proc/cpuinfo", "model name"),
-                      std::thread::hardware_concurrency(), ProcValue("/proc/meminfo", "MemTotal"))};
+  return {"machine", fmt::format("{} {} {}, {}, {} threads", names.sysname, names.release,
+                                 names.machine, ProcValue("/proc/cpuinfo", "model name"),
+                                 std::thread::hardware_concurrency())};
 }
+
+Line Memory() { return {"memory", MemoryText(MemoryOfThisMachine())}; }
+Line Limits() { return {"limits", LimitsText(LimitsOfThisProcess())}; }
+Line Features() { return {"features", FeaturesText(FeaturesOfTables())}; }
 
 Line Compiler() {
 #ifdef NDEBUG
@@ -159,21 +169,60 @@ Line Models() {
                                   folder.string())};
 }
 
-ExitCode Doctor(bool json) {
+// Everything, in the order of the output.
+std::vector<Line> Examine(std::span<const FoundTool> tools) {
   std::vector<Line> lines;
-  nlohmann::ordered_json object;
-  bool healthy = true;
-  for (const auto examine :
-       {Machine, Compiler, Libraries, Kernels, Devices, FloatingPoint, Arithmetic, Models}) {
-    const Line line = examine();
-    healthy = healthy && line.ok;
-    object["checks"].push_back({{"topic", line.topic}, {"ok", line.ok}, {"text", line.text}});
-    if (!json) fmt::print("{:<15} {}{}\n", line.topic, line.ok ? "" : "PROBLEM: ", line.text);
+  for (const auto examine : {Machine, Memory, Limits, Compiler, Libraries, Features, Kernels,
+                             Devices, FloatingPoint, Arithmetic, Models}) {
+    lines.push_back(examine());
   }
-  object["healthy"] = healthy;
+  lines.push_back({"tools", ToolsText(tools)});
+  for (const std::string& text : LackingTexts(tools)) lines.push_back({"lacks", text});
+  return lines;
+}
+
+nlohmann::ordered_json ToolsJson(std::span<const FoundTool> tools) {
+  auto list = nlohmann::ordered_json::array();
+  for (const FoundTool& found : tools) {
+    nlohmann::ordered_json tool = {{"name", found.tool.name}, {"there", !found.path.empty()}};
+    if (found.path.empty()) {
+      tool["get"] = found.tool.get;
+    } else {
+      tool["path"] = found.path;
+      if (found.fault.empty()) tool["version"] = found.version;
+    }
+    list.push_back(std::move(tool));
+  }
+  return list;
+}
+
+nlohmann::ordered_json FeaturesJson() {
+  auto object = nlohmann::ordered_json::object();
+  for (const TableFeatures& table : FeaturesOfTables()) {
+    for (const ProcessorFeature& feature : table.features) {
+      object[table.table][feature.name] = feature.there;
+    }
+  }
+  return object;
+}
+
+ExitCode Doctor(bool json) {
+  const std::vector<FoundTool> tools = FindTools(SearchOfThisProcess());
+  const std::vector<Line> lines = Examine(tools);
+  const bool healthy = std::ranges::all_of(lines, &Line::ok);
   if (json) {
+    nlohmann::ordered_json object;
+    for (const Line& line : lines) {
+      object["checks"].push_back({{"topic", line.topic}, {"ok", line.ok}, {"text", line.text}});
+    }
+    object["features"] = FeaturesJson();
+    object["tools"] = ToolsJson(tools);
+    object["healthy"] = healthy;
     fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
+    for (const Line& line : lines) {
+      fmt::print("{:<15} {}{}\n", line.topic, line.ok ? "" : "PROBLEM: ", line.text);
+    }
     fmt::print("{}\n", healthy ? "healthy" : "NOT HEALTHY: digests of this build mean nothing");
   }
   return healthy ? ExitCode::kHolds : ExitCode::kDifference;
@@ -184,7 +233,7 @@ ExitCode Doctor(bool json) {
 Command DoctorCommand() {
   const auto json = std::make_shared<bool>(false);
   return {"doctor",
-          "Describe this machine and build, and check what the digests stand on",
+          "Describe this machine and build, check what the digests stand on, name what is missing",
           {{"--json", "", "one JSON object on standard output", json.get()}},
           [json] { return Doctor(*json); }};
 }

@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 #include "engine/test_models.h"
 
@@ -160,6 +163,32 @@ TEST(DoctorTest, ThisMachineIsHealthy) {
   EXPECT_NE(text.out.find("scalar"), std::string::npos) << text.out;
   const ProcessResult structured = RunLockstepCommand({"doctor", "--json"});
   EXPECT_EQ(json::parse(structured.out)["healthy"], true);
+}
+
+// A machine that has g++ alone, and nvcc where no PATH hides it: as healthy as any, and told what
+// it lacks.
+TEST(DoctorTest, SaysWhatTheMachineHasAndLacks) {
+  const TemporaryFolder folder;
+  WriteWholeTextFile(folder.File("g++"), "#!/bin/sh\necho 'g++ (Debian) 12.2.0'\n");
+  std::filesystem::permissions(folder.File("g++"), std::filesystem::perms::owner_all);
+  const std::string path = "PATH=" + folder.path().string();
+  const ProcessResult text = RunLockstepCommand({"doctor"}, {path});
+  EXPECT_EQ(text.exit_code, 0) << text.out << text.err;
+  for (const std::string_view line :
+       {"\ntools           g++ 12.2.0", "\nlacks           clang++, cmake, ", ": ci/install\n",
+        "\nlacks           chromium, node, npm: ci/install --pages\n", "\nmemory          ",
+        "\nlimits          stack ", "\nfeatures        "}) {
+    EXPECT_NE(text.out.find(line), std::string::npos) << text.out << "lacks: " << line;
+  }
+  const json object = json::parse(RunLockstepCommand({"doctor", "--json"}, {path}).out);
+  EXPECT_EQ(object["healthy"], true);
+  EXPECT_EQ(
+      object["tools"][0],
+      json(
+          {{"name", "g++"}, {"there", true}, {"path", folder.File("g++")}, {"version", "12.2.0"}}));
+  EXPECT_EQ(object["tools"][1],
+            json({{"name", "clang++"}, {"there", false}, {"get", "ci/install"}}));
+  EXPECT_TRUE(object["features"].is_object());
 }
 
 TEST(DoctorTest, KernelsThatDoNotExistAreAProblem) {
