@@ -58,6 +58,17 @@ TEST(CommandsOfTest, ANumberSignInsideAWordOrQuotesIsNoComment) {
               ElementsAre("a#b 'c # d' \"e # f\" \\# g"));
 }
 
+TEST(CommandsOfTest, RowsOfTablesGiveWhatIsTypedHere) {
+  EXPECT_THAT(TextsOf("| command | what |\n|---|---|\n| `ci/a --b` | says `ci/c` |\n"
+                      "| `build/gate/d` | e |\n"),
+              ElementsAre("ci/a --b", "build/gate/d"));
+  // A name, two commands, a link, the second cell, a placeholder's row, and a block.
+  EXPECT_THAT(
+      TextsOf("| `f32` | a |\n| `ci/a`, `ci/b` | c |\n| [`ci/a`](../ci/a) | b |\n"
+              "| a | `ci/b` |\n| `lockstep a N` | b |\n| `ci/a\n```\n| `ci/a` | b |\n```\n"),
+      IsEmpty());
+}
+
 TEST(CommandsOfTest, KnowsTheirPlaces) {
   EXPECT_THAT(CommandsOf("p.md", "x\n```sh\na \\\n b\nc\n```\n"),
               ElementsAre(DocCommand{"p.md", 3, "a b"}, DocCommand{"p.md", 5, "c"}));

@@ -34,6 +34,17 @@ std::string_view WithoutComment(std::string_view line) {
   return line;
 }
 
+// The code that is the whole first cell of a table's row, if people could type it here.
+std::string_view CommandOfRow(std::string_view line) {
+  constexpr std::string_view kBegin = "| `", kEnd = "` |";
+  if (!line.starts_with(kBegin)) return {};
+  line.remove_prefix(kBegin.size());
+  const size_t end = line.find('`');
+  if (end == std::string_view::npos || !line.substr(end).starts_with(kEnd)) return {};
+  const std::string_view code = line.substr(0, end);
+  return code.starts_with("ci/") || code.starts_with("build/gate/") ? code : std::string_view();
+}
+
 // What stands between the fences that the reader is inside of.
 enum class Block { kNone, kShell, kOther };
 
@@ -50,6 +61,9 @@ class PageReader {
       Shell(words);
     } else if (block_ == Block::kOther && words.starts_with("$ ")) {
       Shell(Trimmed(words.substr(2)));
+    } else if (const std::string_view command = CommandOfRow(line);
+               block_ == Block::kNone && !command.empty()) {
+      commands_.push_back({.page = page_, .line = number_, .text = std::string(command)});
     }
   }
 

@@ -17,7 +17,8 @@ struct DocCommand {
 
 // In order: each line of a fenced block marked "sh" or "bash", and of other fenced blocks the lines
 // that begin with "$ ". A line that ends with a backslash goes on in the next one. A "#" that
-// begins a word outside quotes begins a comment.
+// begins a word outside quotes begins a comment. Outside blocks a row of a table whose first cell
+// is code and nothing else, and begins with "ci/" or "build/gate/", gives that.
 std::vector<DocCommand> CommandsOf(const std::string& page, std::string_view text);
 
 // The commands of every *.md below `root`, by path; not of folders whose names begin with a dot
