@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "ci/tidy/pattern.h"
 #include "ci/tidy/rules.h"
@@ -34,6 +36,44 @@ std::optional<ptrdiff_t> RankOf(std::string_view folder) {
   const auto* it = std::find(std::begin(kFolders), std::end(kFolders), folder);
   if (it == std::end(kFolders)) return std::nullopt;
   return it - std::begin(kFolders);
+}
+
+// "ci" uses "golden", and the line that says so.
+using Uses = std::map<std::pair<std::string, std::string>, size_t>;
+
+// Who includes a header of whom, as far as the folders' order allows it.
+Uses UsesOf(const SourceTree& tree) {
+  Uses uses;
+  for (const SourceFile& file : tree.files) {
+    const auto own_rank = RankOf(file.folder());
+    if (file.language != Language::kCpp || !own_rank) continue;
+    for (const Include& include : IncludesOf(file)) {
+      const std::string_view folder = include.path.substr(0, include.path.find('/'));
+      const auto rank = RankOf(folder);
+      if (!include.quoted || !rank || *rank >= *own_rank) continue;
+      uses.emplace(std::pair(file.folder(), folder), include.line);
+    }
+  }
+  return uses;
+}
+
+// Lines like "  ci --> golden".
+Uses ArrowsOf(const SourceFile& page) {
+  static const Pattern arrow(R"(^\s*(\w+) --> (\w+)$)");
+  Uses arrows;
+  for (size_t i = 0; i < page.raw.size(); ++i) {
+    const auto groups = arrow.Find(page.raw[i]);
+    if (!groups.empty()) arrows.emplace(std::pair(groups[1], groups[2]), i + 1);
+  }
+  return arrows;
+}
+
+// Whether arrows lead from one to the other. REQUIRES: each is a use, so that there is no cycle.
+bool Leads(const Uses& arrows, const std::string& from, const std::string& to) {
+  return std::ranges::any_of(arrows, [&](const auto& arrow) {
+    const auto& [begin, end] = arrow.first;
+    return begin == from && (end == to || Leads(arrows, end, to));
+  });
 }
 
 std::string GuardOf(std::string_view path) {
@@ -73,6 +113,33 @@ void CheckIncludeDirections(const SourceTree& tree, Findings* findings) {
                                          include.path, folder, folder)});
       }
     }
+  }
+}
+
+void CheckFolderPicture(const SourceTree& tree, Findings* findings) {
+  const SourceFile* page = tree.Find("ARCHITECTURE.md");
+  if (page == nullptr) return;
+  const Uses uses = UsesOf(tree);
+  Uses arrows = ArrowsOf(*page);
+  for (auto arrow = arrows.begin(); arrow != arrows.end();) {
+    const auto& [from, to] = arrow->first;
+    if (uses.contains(arrow->first)) {
+      ++arrow;
+      continue;
+    }
+    findings->push_back(
+        {page->path, arrow->second, "folder-picture",
+         fmt::format("no file of {}/ includes a header of {}/; remove the arrow", from, to)});
+    arrow = arrows.erase(arrow);
+  }
+  for (const auto& [use, line] : uses) {
+    const auto& [from, to] = use;
+    if (Leads(arrows, from, to)) continue;
+    findings->push_back(
+        {page->path, 0, "folder-picture",
+         fmt::format("{0}/ uses {1}/, and no arrow leads there; add \"{0} --> {1}\" "
+                     "to the picture",
+                     from, to)});
   }
 }
 

@@ -46,6 +46,29 @@ TEST(TidyIncludesTest, IncludeInACommentIsNone) {
       "");
 }
 
+// A tree in which reports uses caches by way of engine, and by itself.
+std::string PictureFindings(std::string_view picture) {
+  return Places(CheckFolderPicture,
+                TreeOf({{"ARCHITECTURE.md", picture},
+                        {"engine/a.cc", "#include \"caches/a.h\"\n#include \"engine/b.h\"\n"},
+                        {"reports/a.cc", "#include \"engine/a.h\"\n#include \"caches/a.h\"\n"}}));
+}
+
+TEST(TidyIncludesTest, ThePictureOfTheFoldersIsWhatTheyInclude) {
+  EXPECT_EQ(PictureFindings("  reports --> engine\n  engine --> caches\n"), "");
+  EXPECT_EQ(PictureFindings("reports --> engine\nengine --> caches\nreports --> caches\n"), "");
+  // An arrow against the order, a way that is not there, and one of two arrows forgotten.
+  EXPECT_EQ(PictureFindings("engine --> caches\ncaches --> engine\nreports --> engine\n"),
+            "ARCHITECTURE.md:2 folder-picture\n");
+  EXPECT_EQ(PictureFindings("reports --> engine\nengine --> caches\nci --> reports\n"),
+            "ARCHITECTURE.md:3 folder-picture\n");
+  EXPECT_EQ(PictureFindings("reports --> engine\nreports --> caches\n"),
+            "ARCHITECTURE.md:0 folder-picture\n");
+  EXPECT_EQ(PictureFindings("no picture\n"),
+            "ARCHITECTURE.md:0 folder-picture\nARCHITECTURE.md:0 folder-picture\n"
+            "ARCHITECTURE.md:0 folder-picture\n");
+}
+
 TEST(TidyIncludesTest, GuardMatchesThePath) {
   const std::string_view good =
       "// What it is.\n#ifndef LOCKSTEP_CACHES_DEEP_A_B_H_\n#define LOCKSTEP_CACHES_DEEP_A_B_H_\n"

@@ -11,7 +11,7 @@ Findings CheckTree(const SourceTree& tree) {
       CheckBannedWords,        CheckUnorderedIteration, CheckLines,
       CheckFileLength,         CheckFunctionLength,     CheckSourcesAreListed,
       CheckHeadersAreIncluded, CheckTopLevel,           CheckBuildOptions,
-      CheckContractClauses,    CheckTypeNames,
+      CheckContractClauses,    CheckTypeNames,          CheckFolderPicture,
   };
   Findings findings;
   for (const auto rule : kRules) rule(tree, &findings);

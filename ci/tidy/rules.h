@@ -21,6 +21,8 @@ using Findings = std::vector<Finding>;
 
 // Includes: folder order, private headers, guards, heavy and machine-specific headers.
 void CheckIncludeDirections(const SourceTree& tree, Findings* findings);
+// The picture of the folders in ARCHITECTURE.md, whose arrows say who uses whom.
+void CheckFolderPicture(const SourceTree& tree, Findings* findings);
 void CheckIncludeGuards(const SourceTree& tree, Findings* findings);
 void CheckRestrictedHeaders(const SourceTree& tree, Findings* findings);
 
