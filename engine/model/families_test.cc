@@ -120,6 +120,22 @@ TEST(FamilyTest, LinearScalingIsRead) {
   EXPECT_THAT(LoadError(image), HasSubstr("llama.rope.scaling.factor"));
 }
 
+// A base that grows with the text would change keys that a cache holds.
+TEST(FamilyTest, DynamicNtkScalingIsRefusedByName) {
+  for (const char* type : {"dynamic", "ntk"}) {
+    EditableImage image = Image();
+    image.metadata["llama.rope.scaling.type"] = type;
+    image.metadata["llama.rope.scaling.factor"] = 4.0;
+    EXPECT_THAT(LoadError(image), HasSubstr("llama.rope.scaling.type"));
+    EXPECT_THAT(LoadError(image), HasSubstr("NTK scaling changes the base as a text grows"));
+    EXPECT_THAT(LoadError(image), HasSubstr("rope.freq_base is the base for the whole context"));
+  }
+  // What a changed base says is read as it stands.
+  EditableImage image = Image();
+  image.metadata["llama.rope.freq_base"] = 40000.0;
+  EXPECT_EQ(Model::Load(image.Build())->config().rope.theta, 40000.0);
+}
+
 std::string YarnError(std::vector<std::pair<std::string, GgufValue>> edits) {
   EditableImage image = Image();
   image.metadata["llama.rope.scaling.type"] = "yarn";

@@ -52,6 +52,12 @@ void ConfigReader::ReadScaling() {
     ReadYarn();
   } else if (type ? *type == "longrope" : long_rope) {
     ReadLongRope();
+  } else if (type && (*type == "dynamic" || *type == "ntk")) {
+    Refuse(type_key,
+           fmt::format("'{}' NTK scaling changes the base as a text grows, and with it keys that a "
+                       "cache holds already",
+                       *type),
+           "use a model with yarn, or one whose rope.freq_base is the base for the whole context");
   } else if (type && *type != "none") {
     Refuse(type_key, fmt::format("RoPE scaling '{}' is not computed here", *type),
            "use a model with linear scaling, with yarn, with longrope, with rope_freqs.weight, or "
