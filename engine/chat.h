@@ -31,7 +31,9 @@ struct ChatPart {
 
 class ChatTemplate {
  public:
-  // "chatml", "gemma", "llama2", "llama3" or "phi3". Throws Error naming these for another.
+  // "chatml", "gemma", "granite", "llama2", "llama3", "mistral", "mistral-v3" or "phi3". Throws
+  // Error naming these for another. "mistral" is the form of plain text, "mistral-v3" the one whose
+  // [INST] is a control token.
   static ChatTemplate Named(std::string_view name);
 
   // The one that the file's tokenizer.chat_template is, by the control tokens that it writes, with

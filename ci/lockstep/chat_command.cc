@@ -176,7 +176,8 @@ Command ChatCommand() {
       flags.end(),
       {
           {"--template", "NAME",
-           "chatml, gemma, llama2, llama3 or phi3; unless given, the model's own",
+           "chatml, gemma, granite, llama2, llama3, mistral, mistral-v3 or phi3; unless given, the "
+           "model's own",
            &options->chat_template},
           {"--system", "TEXT", "what the model is told first", &options->system},
           {"-n,--decode", "N", "tokens of an answer, at most",

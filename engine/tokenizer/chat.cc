@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"chatml", "gemma", "llama2", "llama3", "phi3"};
+constexpr std::array<std::string_view, 8> kNames = {"chatml", "gemma",   "granite",    "llama2",
+                                                    "llama3", "mistral", "mistral-v3", "phi3"};
 
 std::string_view RoleName(ChatRole role) {
   constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant"};
@@ -109,6 +110,62 @@ class Renderer {
     }
   }
 
+  void Granite(std::span<const ChatMessage> messages) {
+    const auto role = [&](std::string_view name) {
+      Control("<|start_of_role|>");
+      Text(name);
+      Control("<|end_of_role|>");
+    };
+    for (const ChatMessage& message : messages) {
+      role(RoleName(message.role));
+      Text(message.text);
+      Control("<|end_of_text|>");
+      Text("\n");
+    }
+    role("assistant");
+  }
+
+  // A system message is the beginning of the first user's. BOS is before the first turn alone.
+  void Mistral(std::span<const ChatMessage> messages) {
+    std::string before;
+    for (const ChatMessage& message : messages) {
+      switch (message.role) {
+        case ChatRole::kSystem:
+          before = message.text + "\n\n";
+          break;
+        case ChatRole::kUser:
+          Text(fmt::format("[INST] {}{} [/INST]", before, message.text));
+          before.clear();
+          break;
+        case ChatRole::kAssistant:
+          Text(" " + message.text);
+          Control("</s>");
+          break;
+      }
+    }
+  }
+
+  // Here it is the beginning of the last one's.
+  void MistralV3(std::span<const ChatMessage> messages) {
+    std::string system;
+    for (const ChatMessage& message : messages) {
+      switch (message.role) {
+        case ChatRole::kSystem:
+          system = message.text + "\n\n";
+          break;
+        case ChatRole::kUser:
+          Control("[INST]");
+          Text(fmt::format(" {}{}", &message == &messages.back() ? system : "", message.text));
+          Control("[/INST]");
+          break;
+        case ChatRole::kAssistant:
+          Text(" " + message.text);
+          Control("</s>");
+          break;
+      }
+    }
+  }
+
  private:
   std::vector<ChatPart> parts_;
 };
@@ -121,6 +178,13 @@ void CheckTurns(std::span<const ChatMessage> messages) {
     wanted = wanted == ChatRole::kUser ? ChatRole::kAssistant : ChatRole::kUser;
   }
   LS_CHECK(wanted == ChatRole::kAssistant, "the last message is not the user's");
+}
+
+// Mistral's forms, of which others than these two have other blanks and marks; empty: one of those.
+std::string_view MistralNameOf(std::string_view text) {
+  const auto has = [&](std::string_view mark) { return text.find(mark) != text.npos; };
+  if (has("[SYSTEM_PROMPT]") || !has("[INST] ")) return {};
+  return has(" [/INST]") ? "mistral" : "mistral-v3";
 }
 
 // What stands between two literals of a template, where that is plain text.
@@ -149,13 +213,17 @@ ChatTemplate ChatTemplate::Of(const GgufFile& file) {
   const std::string remedy = fmt::format("name one with --template: {}", fmt::join(kNames, ", "));
   const auto text = file.FindString("tokenizer.chat_template");
   if (!text) throw Error({where, "it is missing", remedy});
-  constexpr std::pair<std::string_view, std::string_view> kMarks[] = {
-      {"<|im_start|>", "chatml"},   {"<|start_header_id|>", "llama3"},
-      {"<start_of_turn>", "gemma"}, {"<|end|>", "phi3"},
+  const std::pair<std::string_view, std::string_view> marks[] = {
+      {"<|im_start|>", "chatml"},
+      {"<|start_header_id|>", "llama3"},
+      {"<start_of_turn>", "gemma"},
+      {"<|end|>", "phi3"},
       {"<<SYS>>", "llama2"},
+      {"<|start_of_role|>", "granite"},
+      {"[INST]", MistralNameOf(*text)},
   };
-  for (const auto& [mark, name] : kMarks) {
-    if (text->find(mark) == text->npos) continue;
+  for (const auto& [mark, name] : marks) {
+    if (name.empty() || text->find(mark) == text->npos) continue;
     ChatTemplate found = Named(name);
     if (name == "chatml") {
       // A line's end, or the escape for one.
@@ -178,8 +246,11 @@ std::vector<ChatPart> ChatTemplate::Render(std::span<const ChatMessage> messages
   Renderer renderer;
   if (name_ == "chatml") renderer.ChatMl(all);
   if (name_ == "gemma") renderer.Gemma(all);
+  if (name_ == "granite") renderer.Granite(all);
   if (name_ == "llama2") renderer.Llama2(all);
   if (name_ == "llama3") renderer.Llama3(all);
+  if (name_ == "mistral") renderer.Mistral(all);
+  if (name_ == "mistral-v3") renderer.MistralV3(all);
   if (name_ == "phi3") renderer.Phi3(all);
   return renderer.Finish();
 }
@@ -187,6 +258,7 @@ std::vector<ChatPart> ChatTemplate::Render(std::span<const ChatMessage> messages
 std::string_view ChatTemplate::end() const {
   if (name_ == "chatml") return "<|im_end|>";
   if (name_ == "gemma") return "<end_of_turn>";
+  if (name_ == "granite") return "<|end_of_text|>";
   if (name_ == "llama3") return "<|eot_id|>";
   if (name_ == "phi3") return "<|end|>";
   return "";

@@ -51,6 +51,16 @@ TEST(ChatTest, EveryTemplateWritesItsMarks) {
   EXPECT_EQ(text("llama2"),
             "[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHello [/INST] Hi! </s><s>[INST] "
             "Bye <|im_end|> [/INST]");
+  EXPECT_EQ(text("mistral"),
+            "[INST] Be brief.\n\nHello [/INST] Hi!</s>[INST] Bye <|im_end|> [/INST]");
+  EXPECT_EQ(text("mistral-v3"),
+            "[INST] Hello[/INST] Hi!</s>[INST] Be brief.\n\nBye <|im_end|>[/INST]");
+  EXPECT_EQ(text("granite"),
+            "<|start_of_role|>system<|end_of_role|>Be brief.<|end_of_text|>\n"
+            "<|start_of_role|>user<|end_of_role|>Hello<|end_of_text|>\n"
+            "<|start_of_role|>assistant<|end_of_role|>Hi!<|end_of_text|>\n"
+            "<|start_of_role|>user<|end_of_role|>Bye <|im_end|><|end_of_text|>\n"
+            "<|start_of_role|>assistant<|end_of_role|>");
 }
 
 TEST(ChatTest, WhatAUserTypesIsNoControlToken) {
@@ -64,13 +74,22 @@ TEST(ChatTest, UnknownOnesAreRefusedByName) {
     ChatTemplate::Named("vicuna");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("choose one of chatml, gemma, llama2, llama3, phi3"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("choose one of chatml, gemma, granite, llama2, llama3, mistral, "
+                          "mistral-v3, phi3"));
   }
   GgufWriter none, other;
   none.AddString("general.architecture", "llama");
   other.AddString("tokenizer.chat_template", "{{ messages }}");
   EXPECT_THROW(ChatTemplate::Of(*GgufFile::FromBytes(none.Finish(), "a")), Error);
   EXPECT_THROW(ChatTemplate::Of(*GgufFile::FromBytes(other.Finish(), "b")), Error);
+  // Mistral's later forms, without blanks and with marks of their own.
+  for (const char* text :
+       {"[INST]{{ m }}[/INST]", "[SYSTEM_PROMPT]{{ s }}[INST] {{ m }} [/INST]"}) {
+    GgufWriter later;
+    later.AddString("tokenizer.chat_template", text);
+    EXPECT_THROW(ChatTemplate::Of(*GgufFile::FromBytes(later.Finish(), "c")), Error) << text;
+  }
 }
 
 // The file's own template, rendered by Jinja itself.
@@ -90,10 +109,98 @@ std::string ByJinja(const std::string& chat_template, std::span<const ChatMessag
                      "sys.stdout.write(t.render(messages=[" +
                          list +
                          "], add_generation_prompt=True, "
-                         "bos_token='', eos_token='</s>'))\n");
+                         "bos_token='<s>', eos_token='</s>'))\n");
   const std::string command = "python3 " + folder.File("render.py") + " " +
                               folder.File("template") + " > " + folder.File("out");
-  return std::system(command.c_str()) == 0 ? ReadWholeTextFile(folder.File("out")) : "failed";
+  if (std::system(command.c_str()) != 0) return "failed";
+  const std::string text = ReadWholeTextFile(folder.File("out"));
+  return text.starts_with("<s>") ? text.substr(3) : text;  // the encoder adds the first BOS
+}
+
+struct Published {
+  const char* name;
+  const char* text;
+};
+
+// The forms that the families document, in Jinja of our own: what Jinja makes of loops and blanks
+// is compared, and no text of theirs is copied. Meta's llama2 and llama3 model cards, Google's
+// Gemma formatting page, Mistral's tokenization guide (v1 and v3), IBM's granite-3.0 card.
+constexpr Published kPublished[] = {
+    {"llama2",
+     R"({% set first = 1 if messages[0].role == 'system' else 0 %}
+{%- for m in messages[first:] %}
+  {%- if m.role == 'user' %}
+    {{- bos_token + '[INST] ' }}
+    {%- if loop.first and first == 1 %}
+      {{- '<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n' }}
+    {%- endif %}
+    {{- m.content + ' [/INST]' }}
+  {%- else %}
+    {{- ' ' + m.content + ' ' + eos_token }}
+  {%- endif %}
+{%- endfor %})"},
+    {"llama3",
+     R"({{- bos_token }}
+{%- for m in messages %}
+  {{- '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})"},
+    {"gemma",
+     R"({{- bos_token }}
+{%- set state = namespace(before='') %}
+{%- for m in messages %}
+  {%- if m.role == 'system' %}
+    {%- set state.before = m.content + '\n\n' %}
+  {%- else %}
+    {{- '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' }}
+    {{- state.before + m.content + '<end_of_turn>\n' }}
+    {%- set state.before = '' %}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<start_of_turn>model\n' }}{% endif %})"},
+    {"mistral",
+     R"({{- bos_token }}
+{%- set first = 1 if messages[0].role == 'system' else 0 %}
+{%- for m in messages[first:] %}
+  {%- if m.role == 'user' %}
+    {{- '[INST] ' + (messages[0].content + '\n\n' if loop.first and first == 1 else '') }}
+    {{- m.content + ' [/INST]' }}
+  {%- else %}
+    {{- ' ' + m.content + eos_token }}
+  {%- endif %}
+{%- endfor %})"},
+    {"mistral-v3",
+     R"({{- bos_token }}
+{%- set first = 1 if messages[0].role == 'system' else 0 %}
+{%- for m in messages[first:] %}
+  {%- if m.role == 'user' %}
+    {{- '[INST] ' + (messages[0].content + '\n\n' if loop.last and first == 1 else '') }}
+    {{- m.content + '[/INST]' }}
+  {%- else %}
+    {{- ' ' + m.content + eos_token }}
+  {%- endif %}
+{%- endfor %})"},
+    {"granite",
+     R"({%- for m in messages %}
+  {{- '<|start_of_role|>' + m.role + '<|end_of_role|>' + m.content + '<|end_of_text|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start_of_role|>assistant<|end_of_role|>' }}{% endif %})"},
+};
+
+TEST(ChatTest, DocumentedFormsAreWhatJinjaMakesOfThem) {
+  if (std::system("python3 -c 'import jinja2' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "python3-jinja2 is not installed";
+  }
+  const std::vector<ChatMessage> without(kTurns.begin() + 1, kTurns.end());
+  for (const Published& form : kPublished) {
+    GgufWriter writer;
+    writer.AddString("tokenizer.chat_template", form.text);
+    const ChatTemplate found = ChatTemplate::Of(*GgufFile::FromBytes(writer.Finish(), form.name));
+    EXPECT_EQ(found.name(), form.name);
+    for (const auto& turns : {kTurns, without}) {
+      EXPECT_EQ(TextOf(found.Render(turns)), ByJinja(form.text, turns)) << form.name;
+    }
+  }
 }
 
 TEST(ChatTest, RealTemplatesAreWhatJinjaMakesOfThem) {
