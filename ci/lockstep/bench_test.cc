@@ -125,5 +125,27 @@ TEST(SynthTest, FileIsTheSyntheticImage) {
   EXPECT_THAT(result.out, HasSubstr(DigestOfBytes(image).Hex()));
 }
 
+TEST(SynthTest, AnotherWeightTypeIsThePresetInIt) {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("other.gguf");
+  const auto synth = [&](const char* type) {
+    return RunLockstepCommand(
+        {"synth", "--preset", "tiny-qwen2-3x1-q8_0", "--weights", type, "--out", path});
+  };
+  const ProcessResult result = synth("q3_k");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("in q3_k (256 wide, 8 heads)"));
+  const auto file = GgufFile::Open(path);
+  EXPECT_EQ(file->FindTensor("blk.0.attn_k.weight")->type, GgmlType::kQ3_K);
+  EXPECT_EQ(file->FindTensor("token_embd.weight")->type, GgmlType::kQ3_K);
+  EXPECT_EQ(file->FindTensor("blk.0.attn_k.bias")->type, GgmlType::kF32);
+  const ProcessResult bench = RunLockstepCommand(
+      {"bench", "engine", "--model", path, "--smoke", "--threads", "1", "--isa", "scalar"});
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  const ProcessResult bad = synth("q3_x");
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("--weights: there is no weight type 'q3_x'"));
+}
+
 }  // namespace
 }  // namespace lockstep::cli

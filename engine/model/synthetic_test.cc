@@ -12,7 +12,9 @@
 #include "caches/error.h"
 #include "caches/simple_kv_cache.h"
 #include "engine/generate.h"
+#include "engine/model/architectures.h"
 #include "engine/model/test_support.h"
+#include "engine/synthetic_types.h"
 #include "engine/tokenizer.h"
 #include "engine/transformer.h"
 
@@ -135,6 +137,39 @@ TEST(SyntheticPresetTest, SmallOnesCoverEveryShape) {
   EXPECT_THAT(head_dims, ::testing::IsSupersetOf({8, 32, 64, 80, 128}));
   EXPECT_EQ(types.size(), 15u);
   EXPECT_TRUE(untied && bias && qk_norm && ragged && segments);
+}
+
+// Each can be made and loaded, and says what it is made of.
+TEST(SyntheticTypesTest, EveryFamilyCanBeMadeInTypesOfEveryBlock) {
+  std::set<std::string> architectures;
+  for (const SyntheticSpec& family : SyntheticFamilies()) {
+    architectures.insert(family.architecture);
+    for (const GgmlType type : {GgmlType::kF16, GgmlType::kQ5_0, GgmlType::kQ4_K}) {
+      const auto model = Model::Load(MakeSyntheticModel(InWeightType(family, type), 1));
+      for (const GgufTensor& tensor : model->file().tensors()) {
+        const bool is_router = tensor.name.find("ffn_gate_inp") != std::string::npos;
+        if (tensor.shape.size() < 2 || is_router) continue;
+        EXPECT_EQ(tensor.type, type) << family.name << " " << tensor.name;
+      }
+    }
+  }
+  EXPECT_EQ(architectures.size(), Architectures().size());
+  EXPECT_EQ(WeightTypes().size(), 15u);
+}
+
+TEST(SyntheticTypesTest, ShapesGrowToWholeBlocksAndCachesStayAsTheyAre) {
+  const SyntheticSpec& preset = SyntheticPreset("smollm-135m");
+  const SyntheticSpec small = InWeightType(preset, GgmlType::kQ4_0);
+  EXPECT_EQ(small.dim, 576);
+  EXPECT_EQ(small.num_heads, 9);
+  const SyntheticSpec large = InWeightType(preset, GgmlType::kQ4_K);
+  EXPECT_EQ(large.dim, 768);
+  EXPECT_EQ(large.ffn_dim, 1536);
+  EXPECT_EQ(large.num_heads, 12);
+  EXPECT_EQ(large.num_kv_heads, 3);
+  EXPECT_EQ(large.head_dim, 64);
+  EXPECT_EQ(InWeightType(SyntheticPreset("tiny-ragged-3x1-f32"), GgmlType::kBF16).dim, 44);
+  EXPECT_THROW(ParseWeightType("--weights", "q9_0"), Error);
 }
 
 TEST(SyntheticImageTest, DependsOnTheSeedAlone) {
