@@ -126,23 +126,39 @@ class PeerCheck {
     PeerCheckRow row{.model = model.name,
                      .architecture = model.file->FindString("general.architecture").value_or("-"),
                      .weights = WeightsOf(*model.file)};
+    const PeerKnown::Kind known = KnownOf(model);
     try {
       CompareTexts(model, &row);
       if (!model.file->tensors().empty()) CompareDistributions(model, &row);
       Judge(&row);
+      if (known == PeerKnown::Kind::kIgnoresKey && row.verdict == PeerCheckRow::Verdict::kHolds) {
+        row.verdict = PeerCheckRow::Verdict::kKnown;
+        row.detail = fmt::format("{}: without '{}' both agree", model.known.why, model.known.text);
+      }
     } catch (const EngineRefusal& refusal) {
-      row.detail = refusal.what();
+      const std::string_view what = refusal.what();
+      const bool is_known =
+          known == PeerKnown::Kind::kRefuses && what.find(model.known.text) != what.npos;
+      if (!row.detail.empty()) return row;  // ids that differ are no part of what is known
+      if (is_known) row.verdict = PeerCheckRow::Verdict::kKnown;
+      row.detail = is_known ? fmt::format("{}: {}", model.known.why, what) : std::string(what);
     } catch (const EngineFailure& failure) {
       row.detail = failure.what();
       session_.reset();
-      return row;
-    }
-    const bool is_known = !model.known.empty() && result_.engine.starts_with("llama.cpp");
-    if (row.verdict == PeerCheckRow::Verdict::kDiffers && is_known) {
-      row.verdict = PeerCheckRow::Verdict::kKnown;
-      row.detail = fmt::format("{}: {}", model.known, row.detail);
     }
     return row;
+  }
+
+  PeerKnown::Kind KnownOf(const PeerCheckModel& model) const {
+    return result_.engine.starts_with("llama.cpp") ? model.known.kind : PeerKnown::Kind::kNothing;
+  }
+
+  // The model that the peer is taken to compute.
+  std::shared_ptr<const GgufFile> OursOf(const PeerCheckModel& model) const {
+    if (KnownOf(model) != PeerKnown::Kind::kIgnoresKey) return model.file;
+    internal::GgufCopy copy(*model.file);
+    copy.metadata.erase(model.known.text);
+    return GgufFile::FromBytes(copy.Image(), model.name);
   }
 
   int32_t Load(const std::string& path, int32_t positions) {
@@ -185,7 +201,7 @@ class PeerCheck {
       return;
     }
     const bool twin_is_sound = options_.plant == PeerPlantKind::kStoredRows;
-    const BothSides twin = RunTwin(*model.file, twin_is_sound ? *model.file : *planted, row);
+    const BothSides twin = RunTwin(*model.file, twin_is_sound ? *OursOf(model) : *planted, row);
     CompareGreedy(twin, row);
     const BothSides stored = RunBoth(model.path, planted, row);
     row->twin = DistanceBetween(twin.ours, twin.theirs);
@@ -196,7 +212,8 @@ class PeerCheck {
 
   // nullptr when there is nothing to plant in.
   std::shared_ptr<const GgufFile> PlantedOf(const PeerCheckModel& model) const {
-    return options_.plant ? PlantedModel(model.file, *options_.plant) : model.file;
+    const std::shared_ptr<const GgufFile> ours = OursOf(model);
+    return options_.plant ? PlantedModel(ours, *options_.plant) : ours;
   }
 
   BothSides RunTwin(const GgufFile& theirs, const GgufFile& ours, PeerCheckRow* row) {
@@ -310,9 +327,13 @@ PeerCheckModel SyntheticPeerModel(const SyntheticSpec& spec, uint64_t seed,
                        .file = GgufFile::FromBytes(copy.Image(), spec.name)};
   WriteWholeFile(model.path, model.file->bytes());
   if (spec.architecture == "llama" && spec.qk_norm) {
-    model.known = "llama.cpp has no QK-norm in the family llama";
+    model.known = {.kind = PeerKnown::Kind::kRefuses,
+                   .text = "wrong number of tensors",
+                   .why = "llama.cpp has no QK-norm in the family llama"};
   } else if (spec.architecture == "llama" && spec.window > 0) {
-    model.known = "llama.cpp has no sliding window in the family llama";
+    model.known = {.kind = PeerKnown::Kind::kIgnoresKey,
+                   .text = "llama.attention.sliding_window",
+                   .why = "llama.cpp has no sliding window in the family llama"};
   }
   return model;
 }

@@ -55,13 +55,24 @@ std::span<const PeerBound> PeerBounds();
 // Of the types of a model's matrices, the one that allows most. REQUIRES: types with traits.
 const PeerBound& PeerBoundOf(const GgufFile& file);
 
+// What llama.cpp is known to make of a model, and nothing else is excused: token ids and whatever
+// else is compared have to be equal all the same.
+struct PeerKnown {
+  enum class Kind : uint8_t {
+    kNothing,
+    kRefuses,     // it does not load the model, and says `text`
+    kIgnoresKey,  // it computes the model without the metadata key `text`: so do we, for this once
+  };
+  Kind kind = Kind::kNothing;
+  std::string text = {};
+  std::string_view why = {};
+};
+
 struct PeerCheckModel {
   std::string name;                      // as a report names it
   std::string path;                      // of the file that the peer reads
   std::shared_ptr<const GgufFile> file;  // the same
-  // Of a model that llama.cpp is known to refuse or to read as another function: why. In any other
-  // that is a finding.
-  std::string_view known = {};
+  PeerKnown known = {};                  // of llama.cpp; any other peer differs where this does
 };
 
 // The preset's image for `seed`, written below `folder`.
@@ -93,7 +104,7 @@ struct PeerCheckRow {
   enum class Verdict : uint8_t {
     kHolds,
     kDiffers,  // a bound is passed, or ids differ, or the engine failed
-    kKnown,    // it would differ, but for a reason that is known
+    kKnown,    // it differs as PeerKnown says, and in no other way
   };
 
   std::string model, architecture, weights;

@@ -12,8 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "caches/file_io.h"
+#include "caches/temporary_folder.h"
 #include "ci/lockstep/test_process.h"
 #include "engine/synthetic.h"
+#include "engine/synthetic_types.h"
+#include "reports/peer/gguf_copy.h"
+#include "reports/peer_check.h"
 
 namespace lockstep::cli {
 namespace {
@@ -167,6 +172,75 @@ TEST(PeerCheckTest, OtherTokenIdsARefusalAndACrashAreFindings) {
   EXPECT_EQ(row["verdict"], "DIFFERS");
   row = CheckOf(filtered("60q"), model, 1)["models"][0];
   EXPECT_THAT(row["detail"].get<std::string>(), HasSubstr("exit code 0"));
+}
+
+// Answers under the name for which differences are known: of the first line, for steps answer
+// bytes.
+const std::string kRenamed = kServe + " | (sed -u -e 1s/lockstep/llama.cpp/ -e 1q; cat)";
+
+TEST(PeerCheckTest, AKnownDifferenceThatIsNotThereIsAFinding) {
+  // This peer has a window: without ours, which is what is known of llama.cpp, the two differ.
+  const json row = CheckOf(fmt::format("sh -c '{}'", kRenamed),
+                           {"--synthetic", "tiny-mistral-6x2-q8_0"}, 1)["models"][0];
+  EXPECT_EQ(row["verdict"].get<std::string>(), "DIFFERS");
+  EXPECT_THAT(row["detail"].get<std::string>(), HasSubstr("on the twin"));
+}
+
+// A model of which the peer reads another file.
+class KnownDifferenceTest : public testing::Test {
+ protected:
+  PeerCheckModel Model(const std::string& key, const std::optional<GgufValue>& value) {
+    const SyntheticSpec spec =
+        InWeightType(SyntheticPreset("tiny-mistral-6x2-q8_0"), GgmlType::kF32);
+    internal::GgufCopy copy(*MakeSyntheticModel(spec, 1));
+    const PeerCheckModel model = {.name = "known",
+                                  .path = folder_.File("theirs.gguf"),
+                                  .file = GgufFile::FromBytes(copy.Image(), "ours")};
+    EXPECT_TRUE(copy.metadata.contains(key));
+    copy.metadata.erase(key);
+    if (value) copy.metadata.emplace(key, *value);
+    WriteWholeFile(model.path, copy.Image());
+    return model;
+  }
+
+  static PeerCheckRow Check(const PeerCheckModel& model, const char* filter) {
+    const std::string command = fmt::format("sed -u {} | {}", filter, kRenamed);
+    return RunPeerCheck({&model, 1}, {.command = {"sh", "-c", command}, .timeout_seconds = 20})
+        .rows.at(0);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(KnownDifferenceTest, OfAnIgnoredKeyIsThatAndNothingElse) {
+  PeerCheckModel model = Model("llama.attention.sliding_window", {});
+  EXPECT_EQ(Check(model, "s/a/a/").verdict, PeerCheckRow::Verdict::kDiffers);
+  model.known = {.kind = PeerKnown::Kind::kIgnoresKey,
+                 .text = "llama.attention.sliding_window",
+                 .why = "it has no window"};
+  const PeerCheckRow known = Check(model, "s/a/a/");
+  EXPECT_EQ(known.verdict, PeerCheckRow::Verdict::kKnown) << known.detail;
+  EXPECT_THAT(known.detail, HasSubstr("it has no window"));
+  EXPECT_EQ(known.twin.log_max, 0.0);
+  const PeerCheckRow texts = Check(model, "s/girl/boy/");
+  EXPECT_EQ(texts.verdict, PeerCheckRow::Verdict::kDiffers);
+  EXPECT_THAT(texts.detail, HasSubstr("token ids"));
+  // One token of the random ones is another.
+  const PeerCheckRow token = Check(model, "'60 s/:.[0-9]*.}]/:[7]}]/'");
+  EXPECT_EQ(token.verdict, PeerCheckRow::Verdict::kDiffers) << token.detail;
+}
+
+TEST_F(KnownDifferenceTest, OfARefusalIsThatMessageAndNothingElse) {
+  PeerCheckModel model = Model("general.architecture", std::string("weather"));
+  model.known = {.kind = PeerKnown::Kind::kRefuses, .text = "weather", .why = "it has no weather"};
+  const PeerCheckRow known = Check(model, "s/a/a/");
+  EXPECT_EQ(known.verdict, PeerCheckRow::Verdict::kKnown) << known.detail;
+  EXPECT_THAT(known.detail, HasSubstr("it has no weather: "));
+  const PeerCheckRow texts = Check(model, "s/girl/boy/");
+  EXPECT_EQ(texts.verdict, PeerCheckRow::Verdict::kDiffers);
+  EXPECT_THAT(texts.detail, HasSubstr("token ids"));
+  model.known.text = "wrong number of tensors";
+  EXPECT_EQ(Check(model, "s/a/a/").verdict, PeerCheckRow::Verdict::kDiffers);
 }
 
 TEST(PeerCheckTest, WhatGoesWrongOnlyWhenThePeerGoesOnAloneIsFound) {
