@@ -55,11 +55,13 @@ std::vector<DigestLine> ParseDigestLines(std::string_view where, std::string_vie
 }
 
 DigestLine LineOf(const std::string& name, const std::shared_ptr<const Model>& model,
-                  const KernelTable& kernels, const CacheSpec& cache) {
+                  const KernelTable& kernels, const CacheSpec& cache,
+                  std::span<const AppliedAdapter> adapters) {
   const ModelConfig& config = model->config();
   const int32_t decode = std::min(kDecode, config.context_length - kPrefill);
   const auto rows = cache.make({.geometry = config.geometry(kPrefill + decode), .sequences = 1});
   Transformer engine(model, {.kernels = &kernels});
+  engine.SetAdapters({adapters.begin(), adapters.end()});
   std::vector<int32_t> tokens(kPrefill), positions(kPrefill);
   for (int32_t i = 0; i < kPrefill; ++i) {
     tokens[static_cast<size_t>(i)] = (7 + 31 * i) % config.vocab_size;

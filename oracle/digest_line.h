@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "caches/registry.h"
+#include "engine/adapter.h"
 #include "engine/model.h"
 
 namespace lockstep {
@@ -31,11 +32,11 @@ struct DigestLine {
 // the line's number for anything else.
 std::vector<DigestLine> ParseDigestLines(std::string_view where, std::string_view text);
 
-// The line of one model, table and cache: a prefill of 9 tokens and 4 greedy decode steps (fewer
-// where the context is shorter).
-// REQUIRES: the model's head_dim suits the cache.
+// The line of one model, table, cache and adapters: a prefill of 9 tokens and 4 greedy decode steps
+// (fewer where the context is shorter). REQUIRES: the model's head_dim suits the cache.
 DigestLine LineOf(const std::string& name, const std::shared_ptr<const Model>& model,
-                  const KernelTable& kernels, const CacheSpec& cache);
+                  const KernelTable& kernels, const CacheSpec& cache,
+                  std::span<const AppliedAdapter> adapters = {});
 
 // The lines of all small synthetic presets, all caches of the registry that suit them, and these
 // tables. The presets have every weight type, head shape and pipeline stage between them.

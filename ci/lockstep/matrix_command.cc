@@ -75,6 +75,7 @@ std::vector<std::string> DigestArguments(const MatrixFlags& flags, const std::st
   add("--isa", flags.isa);
   add("--control", control);
   for (const std::string& cache : flags.caches) add("--cache", cache);
+  for (const std::string& file : flags.adapters.files) add("--lora", file);
   if (flags.every_model) args.push_back("--every-model");
   return args;
 }
@@ -84,10 +85,6 @@ std::vector<OutsideDigests> ProcessRows(const MatrixFlags& flags, const MatrixOp
   const auto row = [&](std::string value, const std::string& control, bool other_memory) {
     OutsideDigests made{.axis = MatrixAxis::kProcess, .value = std::move(value)};
     made.control = !control.empty();
-    if (!flags.adapters.files.empty()) {
-      made.unavailable = "digests for other processes are of models without adapters";
-      return made;
-    }
     const auto text = OutputOfSecondProcess(DigestArguments(flags, control), other_memory);
     made.lines = ParseDigestLines("second process", text);
     made.expected = made.control ? LinesHere(options.models, {&odd, 1}, options.caches)

@@ -106,6 +106,37 @@ TEST(MatrixCommandTest, EveryModelIsRunAsItIsAndWithAnAdapter) {
   EXPECT_EQ(RunLockstepCommand({"verify", "--every-model"}).exit_code, 2);
 }
 
+// The lines that a second process printed, by way of how many digests were equal.
+TEST(MatrixCommandTest, TheSecondProcessHasTheAdaptersToo) {
+  const auto comparisons = [](std::initializer_list<std::string> more) {
+    std::vector<std::string> args = {"verify",  "--matrix", "--axis", "process", "--json",
+                                     "--cache", "paged/4",  "--isa",  "scalar"};
+    args.insert(args.end(), more);
+    const ProcessResult run = RunLockstepCommand(args);
+    EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+    const json object = json::parse(run.out);
+    EXPECT_EQ(object["axes"][0]["cells"].size(), 2u) << run.out;
+    return std::pair(object["comparisons"].get<size_t>(), object["models"].size());
+  };
+  // Two processes, logits and rows of each model.
+  const auto [every, models] = comparisons({"--every-model"});
+  EXPECT_EQ(every, 4 * models);
+  const std::string adapter = WriteTestFile("p.gguf", {});
+  ASSERT_EQ(RunLockstepCommand(
+                {"synth", "--preset", "tiny-gqa-9x3-q8_0", "--lora", "3", "--out", adapter})
+                .exit_code,
+            0);
+  EXPECT_EQ(comparisons({"--synthetic", "tiny-gqa-9x3-q8_0", "--lora", adapter}).first, 4u);
+  const auto lines = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> args = {
+        "verify",  "--matrix", "--digests", "--synthetic", "tiny-gqa-9x3-q8_0",
+        "--cache", "simple",   "--isa",     "scalar"};
+    args.insert(args.end(), more);
+    return RunLockstepCommand(args).out;
+  };
+  EXPECT_NE(lines({}), lines({"--lora", adapter}));
+}
+
 TEST(MatrixCommandTest, EveryAxisIsInTheJson) {
   const std::string table = WriteText("table.json", CompilerTable());
   const ProcessResult run =

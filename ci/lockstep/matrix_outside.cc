@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -147,11 +148,12 @@ std::vector<DigestLine> LinesHere(const std::vector<MatrixModel>& models,
                                   std::span<const CacheSpec> caches) {
   std::vector<DigestLine> lines;
   for (const MatrixModel& model : models) {
-    if (!model.adapters.empty()) continue;
+    std::string name = model.name;  // a line is cut at blanks
+    std::ranges::replace(name, ' ', '-');
     for (const CacheSpec& cache : caches) {
       if (!Misfit(cache, model.model->config().geometry(1)).empty()) continue;
       for (const KernelTable* table : kernels) {
-        lines.push_back(LineOf(model.name, model.model, *table, cache));
+        lines.push_back(LineOf(name, model.model, *table, cache, model.adapters));
       }
     }
   }
