@@ -14,6 +14,7 @@
 #include "ci/lockstep/matrix_outside.h"
 #include "ci/lockstep/matrix_picture.h"
 #include "ci/lockstep/matrix_shard.h"
+#include "ci/lockstep/matrix_types.h"
 #include "ci/lockstep/progress_line.h"
 #include "ci/lockstep/shell_word.h"
 #include "engine/math.h"
@@ -56,7 +57,7 @@ MatrixOptions OptionsOf(const MatrixFlags& flags) {
   } else {
     options.kernels.assign(AvailableKernels().begin(), AvailableKernels().end());
   }
-  options.models = MatrixModelsOf(flags);
+  if (!flags.every_type) options.models = MatrixModelsOf(flags);
   options.decode_steps = flags.decode_steps;
   options.seed = flags.source.seed;
   return options;
@@ -218,6 +219,8 @@ std::vector<Flag> MatrixFlags::Flags() {
       {"--control", "CONTROL", "a control as the subject of its axis, to see it found", &control},
       {"--every-model", "", "every small synthetic model, as it is and with an adapter",
        &every_model},
+      {"--every-type", "", "every family in every weight type, on rows of every type", &every_type},
+      {"--weights", "TYPE", "with --every-type: this weight type alone", &weights},
       {"--compilers", "FILE", "what ci/compilers wrote (default: beside the binary)", &compilers},
       {"--aarch64", "FILE", "what the probe printed on aarch64 (default: beside the binary)",
        &aarch64},
@@ -235,16 +238,14 @@ std::string MatrixFlags::NeedsMatrix() const {
   if (matrix) return "";
   if (!axes.empty()) return "--axis";
   if (every_model) return "--every-model";
+  if (every_type) return "--every-type";
   if (digests) return "--digests";
   if (probe) return "--probe";
   if (shard != "1/1") return "--shard";
-  const std::pair<const char*, const std::string*> texts[] = {{"--control", &control},
-                                                              {"--compilers", &compilers},
-                                                              {"--aarch64", &aarch64},
-                                                              {"--json-file", &json_file},
-                                                              {"--svg", &svg},
-                                                              {"--html", &html},
-                                                              {"--shard-file", &shard_file}};
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"--control", &control}, {"--weights", &weights},      {"--compilers", &compilers},
+      {"--aarch64", &aarch64}, {"--json-file", &json_file},  {"--svg", &svg},
+      {"--html", &html},       {"--shard-file", &shard_file}};
   for (const auto& [name, value] : texts) {
     if (!value->empty()) return name;
   }
@@ -256,11 +257,13 @@ std::string MatrixFlags::CommandLine(std::string_view axis) const {
   line += source.given() ? " " + source.CommandLine() : fmt::format(" --seed {}", source.seed);
   line += adapters.CommandLine();
   if (every_model) line += " --every-model";
+  if (every_type) line += " --every-type";
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) line += fmt::format(" {} {}", name, ShellWord(value));
   };
+  add("--weights", weights);
   add("--prompt", prompt);
-  line += fmt::format(" -n {}", decode_steps);
+  if (!every_type) line += fmt::format(" -n {}", decode_steps);
   for (const std::string& cache : caches) add("--cache", cache);
   add("--isa", isa);
   add("--control", control);
@@ -289,6 +292,11 @@ std::string MatrixDetails() {
 ExitCode RunMatrixCommand(const MatrixFlags& flags) {
   CheckFloatingPointEnvironment();
   MatrixOptions options = OptionsOf(flags);
+  if (flags.every_type) return RunEveryType(flags, std::move(options));
+  if (!flags.weights.empty()) {
+    throw Error({"--weights", "the models of this matrix are of the types that they are",
+                 "give --every-type too"});
+  }
   if (flags.digests) return PrintDigests(options, flags.probe);
   const int64_t axes_of_all = KeepAxesOfShard(ParseShard(flags.shard), &options);
   if (options.axes.empty()) {

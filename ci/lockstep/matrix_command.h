@@ -13,6 +13,8 @@
 namespace lockstep::cli {
 
 struct MatrixFlags {
+  static constexpr int32_t kDefaultDecodeSteps = 8;
+
   bool matrix = false;            // --matrix
   std::vector<std::string> axes;  // --axis; empty: all
   std::string control;            // --control: planted as the subject of its axis
@@ -26,6 +28,8 @@ struct MatrixFlags {
   std::string shard = "1/1";      // --shard: every n-th axis, from the i-th
   std::string shard_file;         // --shard-file: what ran, for lockstep merge
   bool every_model = false;       // --every-model: small synthetic ones, with and without adapters
+  bool every_type = false;        // --every-type: every family in every weight type
+  std::string weights;            // --weights: of these types one alone; empty: all
 
   // Shared with verify without --matrix.
   ModelSource source = {};

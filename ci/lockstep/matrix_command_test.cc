@@ -137,6 +137,72 @@ TEST(MatrixCommandTest, TheSecondProcessHasTheAdaptersToo) {
   EXPECT_NE(lines({}), lines({"--lora", adapter}));
 }
 
+// A slice of what runs every night: one family, in a type with blocks of 256 and in one without.
+std::vector<std::string> EveryType(std::initializer_list<std::string> more) {
+  std::vector<std::string> args = {"verify", "--matrix", "--every-type", "--json"};
+  args.insert(args.end(), more);
+  return args;
+}
+
+TEST(MatrixCommandTest, AFamilyIsRunInEveryTypeOnEveryRowWithAndWithoutAnAdapter) {
+  const ProcessResult run =
+      RunLockstepCommand(EveryType({"--synthetic", "tiny-qwen3-5x1-f16", "--axis", "chunking"}));
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const json object = json::parse(run.out);
+  ASSERT_EQ(object["rows"].size(), 15u);
+  std::set<std::string> digests, types;
+  for (const json& row : object["rows"]) {
+    EXPECT_EQ(row["combinations"], 8 * 2) << row.dump();
+    EXPECT_EQ(row["verdict"], "equal") << row.dump();
+    // Chunks of five kinds, of each the logits of three steps, the rows and the bytes.
+    EXPECT_EQ(row["comparisons"], 8 * 2 * 5 * 5) << row.dump();
+    digests.insert(row["digest"].get<std::string>());
+    types.insert(row["weights"].get<std::string>());
+  }
+  EXPECT_EQ(digests.size(), 15u);
+  EXPECT_EQ(types.size(), 15u);
+  EXPECT_EQ(object["combinations"], 15 * 16);
+  EXPECT_THAT(object["verdict"].get<std::string>(), HasSubstr("240 combinations"));
+}
+
+TEST(MatrixCommandTest, EveryFamilyAndTypeIsACaseOfSomeShard) {
+  const ProcessResult run = RunLockstepCommand(EveryType({"--shard", "38/100"}));
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const json object = json::parse(run.out);
+  EXPECT_GE(object["rows"].size(), 2u) << object["rows"].dump();
+  // Write paths, chunks, places in a batch, numbers of threads, and a kernel table at least.
+  for (const json& row : object["rows"]) EXPECT_GE(row["cells"], 4 + 5 + 4 + 3 + 1);
+}
+
+TEST(MatrixCommandTest, EveryTypeFindsAPlantedControlAndRepeatsIt) {
+  for (const std::string control : {"nudged-commit", "token-count", "unfused-rope"}) {
+    const ProcessResult run = RunLockstepCommand(EveryType(
+        {"--synthetic", "tiny-granite-6x3-q8_0", "--weights", "q3_k", "--control", control}));
+    EXPECT_EQ(run.exit_code, 1) << control << run.out << run.err;
+    const json object = json::parse(run.out);
+    EXPECT_EQ(object["rows"][0]["verdict"], "DIFFERS");
+    EXPECT_THAT(object["rows"][0]["command"].get<std::string>(),
+                HasSubstr("--every-type --weights q3_k --control " + control));
+  }
+}
+
+TEST(MatrixCommandTest, EveryTypeRefusesWhatItWouldNotUse) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--axis", "fork"},
+                                               {"--weights", "q9_0"},
+                                               {"--every-model"},
+                                               {"--svg", "a.svg"},
+                                               {"-n", "3"},
+                                               {"--story", "q8_0"},
+                                               {"--digests"}}) {
+    std::vector<std::string> args = EveryType({});
+    args.insert(args.end(), more.begin(), more.end());
+    const ProcessResult run = RunLockstepCommand(args);
+    EXPECT_EQ(run.exit_code, 2) << more[0] << run.out;
+    EXPECT_THAT(run.err, HasSubstr(more[0] == "--weights" ? "choose one of f32" : "--"));
+  }
+  EXPECT_EQ(RunLockstepCommand(SmallMatrix({"--weights", "q8_0"})).exit_code, 2);
+}
+
 TEST(MatrixCommandTest, EveryAxisIsInTheJson) {
   const std::string table = WriteText("table.json", CompilerTable());
   const ProcessResult run =

@@ -45,12 +45,6 @@ std::vector<int32_t> SomeTokens(const ModelConfig& config, int32_t count, uint64
   return tokens;
 }
 
-MatrixModel SyntheticModel(const SyntheticSpec& spec, int32_t prompt_tokens, uint64_t seed) {
-  MatrixModel model{.name = spec.name, .model = Model::Load(MakeSyntheticModel(spec, seed))};
-  model.prompt = SomeTokens(model.model->config(), prompt_tokens, seed);
-  return model;
-}
-
 std::vector<MatrixModel> FewModels(uint64_t seed) {
   std::vector<MatrixModel> models;
   for (const std::string_view preset : kDefaultPresets) {
@@ -64,11 +58,10 @@ std::vector<MatrixModel> EveryModel(uint64_t seed) {
   std::vector<MatrixModel> models;
   for (const SyntheticSpec& spec : SyntheticPresets()) {
     if (!spec.name.starts_with("tiny-")) continue;
-    models.push_back(SyntheticModel(spec, kPromptTokens, seed));
-    MatrixModel adapted = models.back();
-    adapted.name += " with an adapter";
-    adapted.adapters = {{MakeSyntheticAdapter(adapted.model->config(), {}, seed)}};
-    models.push_back(std::move(adapted));
+    for (MatrixModel& model :
+         WithAndWithoutAdapter(SyntheticModel(spec, kPromptTokens, seed), seed)) {
+      models.push_back(std::move(model));
+    }
   }
   return models;
 }
@@ -93,6 +86,22 @@ MatrixModel GivenModel(const MatrixFlags& flags) {
 }
 
 }  // namespace
+
+MatrixModel SyntheticModel(const SyntheticSpec& spec, int32_t prompt_tokens, uint64_t seed) {
+  MatrixModel model{.name = spec.name, .model = Model::Load(MakeSyntheticModel(spec, seed))};
+  model.prompt = SomeTokens(model.model->config(), prompt_tokens, seed);
+  return model;
+}
+
+std::vector<MatrixModel> WithAndWithoutAdapter(MatrixModel model, uint64_t seed) {
+  MatrixModel adapted = model;
+  adapted.name += " with an adapter";
+  adapted.adapters = {{MakeSyntheticAdapter(adapted.model->config(), {}, seed)}};
+  std::vector<MatrixModel> both;
+  both.push_back(std::move(model));
+  both.push_back(std::move(adapted));
+  return both;
+}
 
 std::vector<MatrixModel> MatrixModelsOf(const MatrixFlags& flags) {
   if (flags.every_model && flags.source.given()) {

@@ -38,7 +38,7 @@ constexpr std::string_view kDefaultPrompt = "Once upon a time";
 struct VerifyFlags {
   ModelSource source;
   std::string prompt{kDefaultPrompt};
-  int32_t decode_steps = 8;
+  int32_t decode_steps = MatrixFlags::kDefaultDecodeSteps;
   std::vector<std::string> caches;
   std::string isa;
   std::string device;
