@@ -57,6 +57,7 @@ class Conversation {
     cache_ = spec.make({.geometry = config.geometry(length), .sequences = 1});
     generate_.sampler = options.decoding.Sampler(config.vocab_size);
     generate_.seed = options.decoding.seed;
+    generate_.log_probabilities = options.decoding.log_probabilities;
     generate_.logits_digest = false;
     transformer_.SetAdapters(options.adapters.Load(config));
     if (loaded_.tokenizer->eos()) generate_.stop_tokens.push_back(*loaded_.tokenizer->eos());
@@ -116,8 +117,9 @@ class Conversation {
     Print(stream.Push(rest) + stream.Flush() + "\n");
     held_ = ids;
     held_.insert(held_.end(), result.tokens.begin(), result.tokens.end() - 1);
-    fmt::print(stderr, "[{} tokens kept, {} new, {} answered, {:.1f} s]\n", common,
-               ids.size() - common, result.tokens.size(), seconds);
+    fmt::print(stderr, "[{} tokens kept, {} new, {} answered, {:.1f} s, sample seed {}]\n", common,
+               ids.size() - common, result.tokens.size(), seconds, generate_.seed);
+    PrintLogProbabilities(result);
     return answer;
   }
 

@@ -52,6 +52,19 @@ TEST(ChatCommandTest, TurnsFeedOnlyWhatIsNew) {
   }
 }
 
+TEST(ChatCommandTest, TheSeedOfEachTurnAndItsLogProbabilitiesAreSaid) {
+  const Talk plain = Chat("Hello there\nAnd then?\n", "--template llama2 --sample-seed 41");
+  EXPECT_THAT(plain.err, HasSubstr(", sample seed 41]"));
+  EXPECT_THAT(plain.err, HasSubstr(", sample seed 42]"));
+  EXPECT_THAT(plain.err, testing::Not(HasSubstr("\ntoken ")));
+  const Talk talk = Chat("Hello there\nAnd then?\n", "--template llama2 --logprobs 2");
+  EXPECT_EQ(talk.out, plain.out) << "greedy";
+  size_t lines = 0;
+  for (size_t at = 0; (at = talk.err.find("\ntoken ", at)) != talk.err.npos; ++at) ++lines;
+  EXPECT_EQ(lines, 12u) << talk.err;
+  EXPECT_EQ(std::ranges::count(talk.err, '|'), 24) << talk.err;
+}
+
 TEST(ChatCommandTest, AFullContextIsSaidAndNothingIsLost) {
   const std::string longer(300, 'x');
   const Talk talk = Chat("Hello\n" + longer + "\nHello again\n", "--template llama2 --context 80");

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
 #include "caches/error.h"
@@ -98,6 +99,15 @@ std::string DecodingFlags::CommandLine() const {
   for (const std::string& stop : stops) line += " --stop " + ShellWord(stop);
   add("--logprobs", std::to_string(log_probabilities), std::to_string(plain.log_probabilities));
   return line;
+}
+
+void PrintLogProbabilities(const GenerateResult& result) {
+  for (size_t i = 0; i < result.log_probabilities.size(); ++i) {
+    const TokenLogProbability& token = result.log_probabilities[i];
+    fmt::print(stderr, "token {} {:.6f}", result.tokens[i], token.chosen);
+    for (const auto& [other, value] : token.top) fmt::print(stderr, " | {} {:.6f}", other, value);
+    fmt::print(stderr, "\n");
+  }
 }
 
 Flag AdapterFlags::AsFlag() {

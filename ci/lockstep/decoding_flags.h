@@ -9,6 +9,7 @@
 
 #include "ci/lockstep/command.h"
 #include "engine/adapter.h"
+#include "engine/generate.h"
 #include "engine/sampler.h"
 
 namespace lockstep::cli {
@@ -34,6 +35,9 @@ struct DecodingFlags {
   int32_t penalty_tokens_ = 64;
   std::vector<std::string> biases_;
 };
+
+// Each token's log-probabilities, a line each, on standard error; nothing where none was asked for.
+void PrintLogProbabilities(const GenerateResult& result);
 
 // "--lora FILE" or "--lora FILE=SCALE", any number.
 struct AdapterFlags {

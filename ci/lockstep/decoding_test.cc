@@ -50,6 +50,16 @@ TEST(DecodingTest, DrawsRepeatByTheirSeed) {
   EXPECT_EQ(RunJson({"--temperature", "3", "--top-k", "1"})["tokens"], RunJson({})["tokens"]);
 }
 
+TEST(DecodingTest, TheJsonOfARunNamesItsSeedAndTheCommandThatRepeatsIt) {
+  const json run = RunJson({"--temperature", "1.5", "--sample-seed", "18446744073709551615"});
+  EXPECT_EQ(run["sample_seed"], "18446744073709551615");
+  EXPECT_THAT(run["command"].get<std::string>(),
+              HasSubstr("lockstep run --synthetic tiny-gqa-9x3-q8_0 --seed 1 --temperature 1.5 "
+                        "--sample-seed 18446744073709551615 --prompt"));
+  EXPECT_EQ(RunJson({})["sample_seed"], "1");
+  EXPECT_THAT(RunTiny({}).err, HasSubstr("sample seed 1\n"));
+}
+
 TEST(DecodingTest, ARunNamesTheCommandThatRepeatsIt) {
   const ProcessResult result =
       RunTiny({"--temperature", "0.8", "--sample-seed", "3", "--stop", "a b"});

@@ -233,6 +233,8 @@ void PrintJson(const RunOptions& options, const RunReport& report) {
       {"kernels", report.kernels},
       {"threads", options.threads},
       {"cache", report.cache},
+      {"sample_seed", fmt::to_string(options.decoding.seed)},  // 64 bits are no JSON number
+      {"command", options.CommandLine()},
       {"timings",
        {{"load_ms", report.load_ms},
         {"prefill_ms", report.prefill_ms},
@@ -275,6 +277,7 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
                                      : "as many as asked",
              report.cache, report.kernels, options.threads, report.load_ms, report.prefill_ms,
              report.decode_ms, report.tokens_per_second());
+  fmt::print(stderr, "sample seed {}\n", options.decoding.seed);
   if (!options.no_digest) {
     fmt::print(stderr, "logits digest {}\n", report.generated.logits_digest.Hex());
   }
@@ -287,12 +290,7 @@ void PrintStatistics(const RunOptions& options, const RunReport& report) {
                report.generated.deleted);
   }
   fmt::print(stderr, "repeat: {}\n", options.CommandLine());
-  for (size_t i = 0; i < report.generated.log_probabilities.size(); ++i) {
-    const TokenLogProbability& token = report.generated.log_probabilities[i];
-    fmt::print(stderr, "token {} {:.6f}", report.generated.tokens[i], token.chosen);
-    for (const auto& [other, value] : token.top) fmt::print(stderr, " | {} {:.6f}", other, value);
-    fmt::print(stderr, "\n");
-  }
+  PrintLogProbabilities(report.generated);
   if (report.device.empty()) return;
   fmt::print(stderr, "{}: {} layer steps, {} steps replayed a graph, {} graphs recorded\n",
              report.device, report.device_use.layer_steps, report.device_use.graph_steps,
