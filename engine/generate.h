@@ -51,6 +51,8 @@ struct GenerateOptions {
 struct TokenLogProbability {
   double chosen = 0;
   std::vector<std::pair<int32_t, double>> top;  // tokens, likeliest first
+
+  friend bool operator==(const TokenLogProbability&, const TokenLogProbability&) = default;
 };
 
 struct GenerateResult {

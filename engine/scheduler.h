@@ -15,18 +15,22 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "caches/block_pool.h"
 #include "caches/kv_cache.h"
 #include "engine/adapter.h"
+#include "engine/generate.h"
 #include "engine/sampler.h"
 #include "engine/transformer.h"
 
 namespace lockstep {
 
 class PrefixCache;  // engine/prefix_cache.h
+class Tokenizer;    // engine/tokenizer.h
 
 struct ServeRequest {
   std::vector<int32_t> prompt = {};       // at least one token
@@ -34,6 +38,11 @@ struct ServeRequest {
   SamplerOptions sampler = {};            // unless set, greedy
   uint64_t seed = 1;                      // of this request's draws
   std::vector<int32_t> stop_tokens = {};  // it ends after producing one of these
+  // It ends after the token with which its new text holds one of these, as StopText finds them in
+  // the pieces of the tokenizer; not owned, null where there is none.
+  std::vector<std::string> stops = {};
+  const Tokenizer* tokenizer = nullptr;
+  int32_t log_probabilities = -1;  // GenerateOptions
   std::vector<AppliedAdapter> adapters = {};
 };
 
@@ -71,8 +80,10 @@ struct ServedToken {
   bool last = false;     // the request has ended with it
   int32_t attached = 0;  // RequestStatus
   int32_t preemptions = 0;
+  bool stopped = false;  // by one of its stops
   // [vocab_size], that it was chosen from; valid until the next Step.
   std::span<const float> logits = {};
+  std::optional<TokenLogProbability> log_probability = {};  // if it was asked for
 };
 
 struct SchedulerCounters {
@@ -96,7 +107,8 @@ struct SchedulerCounters {
 //
 // A step has one row of each request that decodes and a chunk of each whose prompt is not done.
 // While it has less than `step_tokens` rows, the next request is admitted, if the pool has the
-// blocks of its text and of what admitted ones still lack of theirs. When the pool, the prefix
+// blocks of its text and of what admitted ones still lack of theirs; who was refused is looked at
+// again when blocks were given back, or other rows can be found. When the pool, the prefix
 // index's blocks included, lacks what the step needs, the youngest loses its rows. It keeps its
 // tokens and the state of its draws, waits before all others, and computes the rows again.
 //
@@ -116,7 +128,7 @@ class Scheduler {
   // Returns the request's id: 1, 2, ... Throws Error, and nothing has changed, for a request that
   // could never run: without a prompt or new tokens, too long for the model's context, the cache or
   // the whole pool, with tokens outside the vocabulary, options that CheckSamplerOptions refuses,
-  // or adapters that do not fit.
+  // adapters that do not fit, or stops without the tokenizer of this vocabulary.
   int64_t Submit(ServeRequest request);
 
   // Ends a request, whose blocks are free then. False when there is none of that id, or it ended.
@@ -138,10 +150,18 @@ class Scheduler {
  private:
   struct Sequence;
   struct Drawn;
+  // Who was not admitted last, and when asking again may have another answer.
+  struct Refusal {
+    int64_t id = 0;             // 0: nobody
+    int32_t room = 0;           // blocks, RoomForTexts
+    int64_t index_changes = 0;  // IndexChanges
+  };
 
   void Check(const ServeRequest& request) const;
   int32_t BlocksFor(int32_t rows) const;
   int32_t AvailableBlocks() const;
+  int32_t RoomForTexts() const;
+  int64_t IndexChanges() const;
   std::span<const std::unique_ptr<Sequence>> running() const;
 
   void Plan();
@@ -164,6 +184,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> live_;  // by id; the first running_ of them have caches
   size_t running_ = 0;
   int64_t next_id_ = 1;
+  Refusal refused_;
   SchedulerCounters counters_;
 
   // Of the step in progress.

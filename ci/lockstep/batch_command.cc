@@ -97,6 +97,7 @@ class Batch {
         prefixes_(transformer_, index_) {
     generate_.max_new_tokens = options.max_new_tokens;
     generate_.sampler = options.decoding.Sampler(loaded.model->config().vocab_size);
+    generate_.log_probabilities = options.decoding.log_probabilities;
     if (tokenizer_.eos()) generate_.stop_tokens.push_back(*tokenizer_.eos());
     transformer_.SetAdapters(options.adapters.Load(loaded.model->config()));
   }
@@ -104,27 +105,35 @@ class Batch {
   GenerateResult Run(const Prompt& prompt) {
     const std::unique_ptr<KvCache> cache = root_.Fork();
     generate_.prefixes = &prefixes_;
-    generate_.seed = options_.SeedOf(prompt.line);
-    return Generate(transformer_, *cache, prompt.ids, generate_);
+    return RunOn(*cache, prompt);
   }
 
   // The same from nothing, on a cache that shares nothing.
   GenerateResult RunAlone(const Prompt& prompt) {
     SimpleKvCache cache(geometry_);
     generate_.prefixes = nullptr;
-    generate_.seed = options_.SeedOf(prompt.line);
-    return Generate(transformer_, cache, prompt.ids, generate_);
+    return RunOn(cache, prompt);
   }
 
   void Print(const Prompt& prompt, const GenerateResult& result) const {
+    StopText stops(options_.decoding.stops);
     std::string text;
-    for (const int32_t token : result.tokens) text += tokenizer_.Piece(token);
-    const nlohmann::ordered_json json = {{"line", prompt.line},
-                                         {"prompt_tokens", prompt.ids.size()},
-                                         {"attached", result.attached},
-                                         {"tokens", result.tokens},
-                                         {"text", text},
-                                         {"digest", result.logits_digest.Hex()}};
+    for (const int32_t token : result.tokens) text += stops.Push(tokenizer_.Piece(token));
+    const char* stop = stops.stopped()                            ? "stop"
+                       : result.tokens.back() == tokenizer_.eos() ? "eos"
+                                                                  : "length";
+    text += stops.Flush();
+    nlohmann::ordered_json json = {{"line", prompt.line},
+                                   {"prompt_tokens", prompt.ids.size()},
+                                   {"attached", result.attached},
+                                   {"tokens", result.tokens},
+                                   {"text", text},
+                                   {"stop", stop},
+                                   {"sample_seed", fmt::to_string(options_.SeedOf(prompt.line))},
+                                   {"digest", result.logits_digest.Hex()}};
+    for (const TokenLogProbability& token : result.log_probabilities) {
+      json["logprobs"].push_back({{"chosen", token.chosen}, {"top", token.top}});
+    }
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     std::fflush(stdout);
   }
@@ -144,10 +153,22 @@ class Batch {
             .sampler = generate_.sampler,
             .seed = options_.SeedOf(prompt.line),
             .stop_tokens = generate_.stop_tokens,
+            .stops = options_.decoding.stops,
+            .tokenizer = &tokenizer_,
+            .log_probabilities = generate_.log_probabilities,
             .adapters = {adapters.begin(), adapters.end()}};
   }
 
  private:
+  GenerateResult RunOn(KvCache& cache, const Prompt& prompt) {
+    StopText stops(options_.decoding.stops);
+    GenerateOptions generate = generate_;
+    generate.seed = options_.SeedOf(prompt.line);
+    generate.on_token = [&](int32_t token) { stops.Push(tokenizer_.Piece(token)); };
+    generate.ended = [&] { return stops.stopped(); };
+    return Generate(transformer_, cache, prompt.ids, generate);
+  }
+
   // One text always fits: whatever blocks others left are given up for it.
   std::shared_ptr<BlockPool> Pool(const BatchOptions& options) const {
     const int32_t needed = BlocksForRows(geometry_.max_length, options.block_size);
@@ -179,8 +200,11 @@ class Batch {
 bool IsAsAlone(const BatchOptions& options, Batch* batch, const Prompt& prompt,
                const GenerateResult& result) {
   const GenerateResult alone = batch->RunAlone(prompt);
-  if (alone.logits_digest == result.logits_digest && alone.tokens == result.tokens) return true;
-  fmt::print(stderr, "{}:{}: with {} rows attached the logits are others: {} against {}\n",
+  if (alone.logits_digest == result.logits_digest && alone.tokens == result.tokens &&
+      alone.log_probabilities == result.log_probabilities) {
+    return true;
+  }
+  fmt::print(stderr, "{}:{}: with {} rows attached it is another text: logits {} against {}\n",
              options.prompts, prompt.line, result.attached, result.logits_digest.Hex(),
              alone.logits_digest.Hex());
   return false;
@@ -260,6 +284,7 @@ class Together {
     GenerateResult& result = results_[i];
     result.tokens.push_back(token.token);
     digests_[i].AddFloats(token.logits);
+    if (token.log_probability) result.log_probabilities.push_back(*token.log_probability);
     if (!token.last) return;
     result.attached = token.attached;
     result.logits_digest = digests_[i].Finish();
@@ -329,6 +354,7 @@ ExitCode RunBatch(const BatchOptions& options) {
   const std::vector<Prompt> prompts = ReadPrompts(options, loaded);
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
+  fmt::print(stderr, "sample seed {}, from which each text has its own\n", options.decoding.seed);
   Batch batch(options, loaded, static_cast<int32_t>(longest) + options.max_new_tokens - 1);
   return options.parallel > 0 ? RunTogether(options, prompts, &batch)
                               : RunInTurn(options, prompts, &batch);
@@ -362,10 +388,8 @@ Command BatchCommand() {
           {"--threads", "N", "threads; unless given, the CPUs that the process may use, 8 at most",
            IntTarget{&options->threads, 1, ThreadTeam::kMaxSize}},
       });
-  for (Flag& flag : options->decoding.Flags()) {
-    // A text's end and what is told of its tokens are run's.
-    if (flag.names != "--stop" && flag.names != "--logprobs") flags.push_back(std::move(flag));
-  }
+  const std::vector<Flag> decoding = options->decoding.Flags();
+  flags.insert(flags.end(), decoding.begin(), decoding.end());
   return {"batch", "Continue each line of a file, what they share computed once", std::move(flags),
           [options] { return RunBatch(*options); }};
 }

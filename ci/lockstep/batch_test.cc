@@ -88,6 +88,42 @@ TEST(BatchCommandTest, F5_TextsTogetherAreAsAlone) {
   }
 }
 
+// Where a text ends and what is told of its tokens: in turn, together, and as `run` has it.
+TEST(BatchCommandTest, F5_StopsAndLogProbabilitiesAreThoseOfRun) {
+  const std::vector<std::string> drawn = {"--temperature", "1.2", "--sample-seed", "9", "-n", "12"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), drawn.begin(), drawn.end());
+    return Batch(kTexts, more);
+  };
+  const std::string whole = Lines(with({}))[1]["text"];
+  const std::string stop = "filler_2";  // inside a token's piece, of this text alone
+  ASSERT_NE(whole.find(stop), whole.npos) << whole;
+  const ProcessResult in_turn = with({"--stop", stop, "--logprobs", "2"});
+  const ProcessResult together =
+      with({"--stop", stop, "--logprobs", "2", "--parallel", "3", "--check"});
+  EXPECT_EQ(together.exit_code, 0) << together.err;
+  EXPECT_THAT(in_turn.err, HasSubstr("sample seed 9,"));
+  EXPECT_THAT(together.err, HasSubstr("sample seed 9,"));
+  std::vector<json> lines = Lines(in_turn), others = Lines(together);
+  ASSERT_EQ(lines.size(), 4u);
+  ASSERT_EQ(others.size(), 4u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    for (json* line : {&lines[i], &others[i]}) line->erase("attached");
+    EXPECT_EQ(others[i].dump(), lines[i].dump());
+    EXPECT_EQ(lines[i]["logprobs"].size(), lines[i]["tokens"].size());
+  }
+  EXPECT_EQ(lines[1]["stop"].get<std::string>(), "stop");
+  EXPECT_EQ(lines[1]["text"].get<std::string>(), whole.substr(0, whole.find(stop)));
+  const ProcessResult run = RunLockstepCommand(
+      {"run", "--synthetic", "tiny-gqa-9x3-q8_0", "-n", "12", "--json", "--prompt",
+       "Once upon a time there was a hen", "--temperature", "1.2", "--sample-seed",
+       lines[1]["sample_seed"].get<std::string>(), "--stop", stop, "--logprobs", "2"});
+  const json alone = json::parse(run.out);
+  for (const char* what : {"tokens", "text", "stop", "logprobs", "digest", "sample_seed"}) {
+    EXPECT_EQ(alone[what].dump(), lines[1][what].dump()) << what;
+  }
+}
+
 TEST(BatchCommandTest, ComparingNothingProvesNothing) {
   const ProcessResult result = Batch("Once\nTwice\n", {"--check"});
   EXPECT_EQ(result.exit_code, 3) << result.err;

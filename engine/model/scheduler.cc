@@ -13,6 +13,7 @@
 #include "caches/random.h"
 #include "engine/model/batch.h"
 #include "engine/prefix_cache.h"
+#include "engine/tokenizer.h"
 
 namespace lockstep {
 
@@ -23,6 +24,7 @@ struct Scheduler::Sequence {
         sampler(request.sampler),
         random(request.seed),
         text(request.prompt) {
+    if (!request.stops.empty()) stops.emplace(request.stops);
     text.reserve(text.size() + static_cast<size_t>(request.max_new_tokens));
   }
 
@@ -35,6 +37,7 @@ struct Scheduler::Sequence {
   const ServeRequest request;
   Sampler sampler;
   Random random;
+  std::optional<StopText> stops;
   std::vector<int32_t> text;  // the prompt and the new tokens; has room for all of them
   std::unique_ptr<KvCache> cache;
   int32_t reached = 0;  // the most rows that it ever had
@@ -47,8 +50,10 @@ struct Scheduler::Sequence {
 struct Scheduler::Drawn {
   Sequence* sequence = nullptr;
   int32_t token = 0;
-  Random random;  // after the draw
-  std::span<const float> logits;
+  Random random;                  // after the draw
+  std::optional<StopText> stops;  // after the token
+  std::span<const float> logits = {};
+  std::optional<TokenLogProbability> log_probability = {};
 };
 
 Scheduler::Scheduler(Transformer& transformer, KvCache& root, const SchedulerOptions& options)
@@ -104,6 +109,15 @@ void Scheduler::Check(const ServeRequest& request) const {
   }
   CheckSamplerOptions(request.sampler, config.vocab_size);
   CheckAdapters(config, request.adapters);
+  if (request.stops.empty()) return;
+  if (request.tokenizer == nullptr) {
+    refuse("it has stops and no tokenizer", "give it the one that the stops' text is of");
+  }
+  if (request.tokenizer->vocab_size() != config.vocab_size) {
+    refuse(fmt::format("its tokenizer has {} tokens, the model has {}",
+                       request.tokenizer->vocab_size(), config.vocab_size),
+           "give it the model's own tokenizer");
+  }
 }
 
 int64_t Scheduler::Submit(ServeRequest request) {
@@ -163,6 +177,19 @@ int32_t Scheduler::BlocksOfTexts() const {
   return blocks;
 }
 
+// What admitted texts leave of the blocks. Falls as texts grow, and rises when one gives back what
+// it has.
+int32_t Scheduler::RoomForTexts() const {
+  return pool_ == nullptr ? 0 : AvailableBlocks() - BlocksOfTexts();
+}
+
+// Grows whenever other rows are found.
+int64_t Scheduler::IndexChanges() const {
+  if (options_.prefixes == nullptr) return 0;
+  const PrefixCounters& counters = options_.prefixes->index().counters();
+  return counters.registered + counters.evicted;
+}
+
 // Plans the rows of those that run, and returns how many of the step's are left. Nobody is admitted
 // when none is, and nobody wants more later than at first: so all but the youngest have what they
 // want, a row where they decode and a chunk where not, and the youngest has one at least.
@@ -185,6 +212,13 @@ void Scheduler::PreemptYoungest() {
 bool Scheduler::AdmitNext() {
   if (running_ == live_.size() || std::cmp_equal(running_, options_.max_running)) return false;
   Sequence& next = *live_[running_];
+  const int32_t room = RoomForTexts();
+  // The same answer as last time costs a fork and the hashes of a text. With nobody running it is
+  // asked for whatever it costs: nobody could change it.
+  if (running_ > 0 && refused_.id == next.id && refused_.index_changes == IndexChanges() &&
+      room <= refused_.room) {
+    return false;
+  }
   std::unique_ptr<KvCache> cache = root_.Fork();
   int32_t attached = 0;
   if (options_.prefixes != nullptr) {
@@ -192,7 +226,10 @@ bool Scheduler::AdmitNext() {
   }
   if (pool_ != nullptr) {
     const int32_t needed = BlocksFor(next.size()) - BlocksFor(attached);
-    if (BlocksOfTexts() + needed > AvailableBlocks()) return false;
+    if (needed > RoomForTexts()) {
+      refused_ = {.id = next.id, .room = room, .index_changes = IndexChanges()};
+      return false;
+    }
   }
   next.cache = std::move(cache);
   next.attached = attached;
@@ -267,7 +304,12 @@ void Scheduler::Draw(std::span<const float> logits) {
     const auto row = logits.subspan(i * width, width);
     Random random = s.random;
     const int32_t token = lockstep::Draw(s.sampler.Of(row, s.text), &random);
-    drawn_.push_back({&s, token, random, row});
+    Drawn& drawn = drawn_.emplace_back(
+        Drawn{.sequence = &s, .token = token, .random = random, .stops = s.stops, .logits = row});
+    if (drawn.stops) drawn.stops->Push(s.request.tokenizer->Piece(token));
+    if (s.request.log_probabilities < 0) continue;
+    const LogProbabilities all(row);
+    drawn.log_probability = {all.Of(token), all.Top(s.request.log_probabilities)};
   }
 }
 
@@ -284,18 +326,22 @@ void Scheduler::Count() noexcept {
 }
 
 void Scheduler::Serve() noexcept {
-  for (const Drawn& drawn : drawn_) {
+  for (Drawn& drawn : drawn_) {
     Sequence& s = *drawn.sequence;
     s.random = drawn.random;
+    s.stops = std::move(drawn.stops);
     s.text.push_back(drawn.token);
     const auto& stops = s.request.stop_tokens;
-    const bool stopped = std::ranges::find(stops, drawn.token) != stops.end();
+    const bool ended = std::ranges::find(stops, drawn.token) != stops.end();
+    const bool stopped = s.stops && s.stops->stopped();
     served_.push_back({.id = s.id,
                        .token = drawn.token,
-                       .last = stopped || s.new_tokens() == s.request.max_new_tokens,
+                       .last = ended || stopped || s.new_tokens() == s.request.max_new_tokens,
                        .attached = s.attached,
                        .preemptions = s.preemptions,
-                       .logits = drawn.logits});
+                       .stopped = stopped,
+                       .logits = drawn.logits,
+                       .log_probability = std::move(drawn.log_probability)});
   }
   for (const ServedToken& served : served_) {
     if (served.last) Cancel(served.id);

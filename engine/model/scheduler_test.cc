@@ -12,6 +12,7 @@
 #include "engine/generate.h"
 #include "engine/model/test_support.h"
 #include "engine/prefix_cache.h"
+#include "engine/tokenizer.h"
 
 namespace lockstep::testing {
 namespace {
@@ -126,6 +127,112 @@ TEST_F(SchedulerTest, F5_EachRequestIsWhatGenerateGives) {
   EXPECT_EQ(counters.most_together, 3);
 }
 
+// Where each text is cut, and what is said of each token, on a pool that preempts.
+TEST_F(SchedulerTest, F5_StopsAndLogProbabilitiesAreThoseOfGenerate) {
+  PagedKvCache root = Root(9);
+  const auto tokenizer = Tokenizer::Load(model_->file());
+  Scheduler scheduler(transformer_, root, {.max_running = 3, .step_tokens = 7, .chunk_tokens = 5});
+  std::vector<ServeRequest> requests = {Request(9, 12), Request(14, 8), Request(3, 12)};
+  std::vector<GenerateResult> alone;
+  std::vector<std::string> texts;
+  int32_t stopped = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ServeRequest& request = requests[i];
+    request.sampler = {.temperature = 1.5f};
+    request.seed = 7 + i;
+    request.log_probabilities = static_cast<int32_t>(i) - 1 + 2 * (i == 0);
+    request.tokenizer = tokenizer.get();
+    const auto generate = [&] {
+      SimpleKvCache cache(model_->config().geometry(kPositions));
+      StopText stops(request.stops);
+      std::string text;
+      GenerateOptions options = {.max_new_tokens = request.max_new_tokens,
+                                 .sampler = request.sampler,
+                                 .seed = request.seed,
+                                 .log_probabilities = request.log_probabilities};
+      options.on_token = [&](int32_t token) { text += stops.Push(tokenizer->Piece(token)); };
+      options.ended = [&] { return stops.stopped(); };
+      alone.push_back(Generate(transformer_, cache, request.prompt, options));
+      texts.push_back(text + stops.Flush());
+      return alone.back().tokens;
+    };
+    if (i == 1) {
+      generate();  // never stopped
+      continue;
+    }
+    // Across two tokens of what it says without a stop.
+    const std::vector<int32_t> free = generate();
+    alone.pop_back();
+    texts.pop_back();
+    request.stops = {"never said by this model",
+                     tokenizer->Piece(free[5]) + tokenizer->Piece(free[6])};
+    EXPECT_LT(generate().size(), free.size());
+  }
+  std::vector<std::vector<int32_t>> tokens(requests.size());
+  std::vector<std::vector<TokenLogProbability>> said(requests.size());
+  for (const ServeRequest& request : requests) scheduler.Submit(request);
+  while (!scheduler.idle()) {
+    for (const ServedToken& token : scheduler.Step()) {
+      const auto i = static_cast<size_t>(token.id - 1);
+      tokens[i].push_back(token.token);
+      if (token.log_probability) said[i].push_back(*token.log_probability);
+      EXPECT_TRUE(token.last || !token.stopped);
+      stopped += token.stopped ? 1 : 0;
+    }
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(tokens[i], alone[i].tokens) << i;
+    EXPECT_EQ(said[i], alone[i].log_probabilities) << i;
+    StopText stops(requests[i].stops);
+    std::string text;
+    for (const int32_t token : tokens[i]) text += stops.Push(tokenizer->Piece(token));
+    EXPECT_EQ(text + stops.Flush(), texts[i]) << i;
+  }
+  EXPECT_EQ(stopped, 2);
+  EXPECT_GT(scheduler.counters().preempted, 0);
+}
+
+// Who waits for blocks is not looked up in every step, and is admitted as soon as it was before.
+TEST_F(SchedulerTest, WhoWaitsIsAskedAgainWhenSomethingChanged) {
+  PagedKvCache root = Root(8);
+  PrefixIndex index(root);
+  PrefixCache prefixes(transformer_, index);
+  Scheduler scheduler(transformer_, root, {.prefixes = &prefixes});
+  const ServeRequest first = Request(9, 24), second = Request(30, 3);
+  scheduler.Submit(first);
+  scheduler.Submit(second);
+  std::map<int64_t, Served> all;
+  int64_t waited = 0;
+  while (!scheduler.idle()) {
+    Note(scheduler.Step(), &all);
+    const auto requests = scheduler.requests();
+    waited += requests.size() == 2 && requests[1].state == RequestState::kWaiting ? 1 : 0;
+  }
+  ExpectAsGenerated(first, all.at(1));
+  ExpectAsGenerated(second, all.at(2));
+  // Beside the first look and those that admitted, one for each block of four rows that became
+  // known.
+  EXPECT_GE(waited, 20);
+  EXPECT_LE(index.counters().lookups, 3 + waited / 4 + 1);
+  EXPECT_EQ(scheduler.counters().admitted, 2);
+}
+
+// As soon as somebody has given blocks back, and not when all have.
+TEST_F(SchedulerTest, WhoWaitsIsAdmittedWhenBlocksAreGivenBack) {
+  PagedKvCache root = Root(8);
+  Scheduler scheduler(transformer_, root, {});
+  for (const auto& [prompt, new_tokens] : {std::pair{9, 3}, std::pair{5, 20}, std::pair{14, 2}}) {
+    scheduler.Submit(Request(prompt, new_tokens));
+  }
+  for (int32_t step = 0; step < 3; ++step) {
+    scheduler.Step();
+    EXPECT_EQ(scheduler.requests().back().state, RequestState::kWaiting) << step;
+  }
+  ASSERT_EQ(scheduler.requests().size(), 2u) << "the first has ended";
+  scheduler.Step();
+  EXPECT_NE(scheduler.requests().back().state, RequestState::kWaiting);
+}
+
 TEST_F(SchedulerTest, F5_LogitsAreThoseOfGenerate) {
   PagedKvCache root = Root(30);
   Scheduler scheduler(transformer_, root, {.max_running = 2, .step_tokens = 6});
@@ -176,6 +283,12 @@ TEST_F(SchedulerTest, WhatCouldNeverRunIsRefused) {
   other = Request(4, 1);
   other.adapters = {{nullptr, 1.0f}};
   EXPECT_THAT(RefusalOf(scheduler, other), HasSubstr("adapter"));
+  other = Request(4, 1);
+  other.stops = {"x"};
+  EXPECT_THAT(RefusalOf(scheduler, other), HasSubstr("it has stops and no tokenizer"));
+  const auto tokenizer = Tokenizer::Load(PresetModel("tiny-ragged-3x1-f32")->file());
+  other.tokenizer = tokenizer.get();
+  EXPECT_THAT(RefusalOf(scheduler, other), HasSubstr("its tokenizer has 301 tokens"));
   EXPECT_TRUE(scheduler.Step().empty());
   EXPECT_EQ(scheduler.Submit(Request(9, 4)), 1);  // the whole pool, exactly
   ExpectAsGenerated(Request(9, 4), RunAll(scheduler).at(1));
