@@ -66,8 +66,8 @@ struct BatchSequence {
   // Of this sequence alone, added in this order; the adapters' matrices and this list stay as they
   // are during the call.
   std::span<const AppliedAdapter> adapters = {};
-  // Of how many of the last tokens logits are returned, in [1, n]. A verifier of drafts wants more
-  // than one.
+  // Of how many of the last tokens logits are returned, in [0, n]. A verifier of drafts wants more
+  // than one, a chunk of a prompt that is not its last none.
   int32_t logits = 1;
 };
 
@@ -142,7 +142,7 @@ class Transformer {
   //
   // All sequences are checked as Forward says before the first write [F2]; std::invalid_argument
   // also for an empty batch, a sequence without a cache, two with the same one, and a number of
-  // logits outside [1, n]. When anything
+  // logits outside [0, n]. When anything
   // throws after that, no row of the step is visible in any cache of the batch [F1].
   std::span<const float> ForwardBatch(std::span<const BatchSequence> batch);
 

@@ -151,7 +151,7 @@ void CheckBatch(const ModelConfig& config, std::span<const BatchSequence> batch)
                                               sequence.tokens.size(), sequence.positions.size()));
     }
     CheckTokensAt(config, sequence.tokens, where);
-    if (sequence.logits < 1 || static_cast<size_t>(sequence.logits) > sequence.tokens.size()) {
+    if (sequence.logits < 0 || static_cast<size_t>(sequence.logits) > sequence.tokens.size()) {
       throw std::invalid_argument(fmt::format("{}: logits of {} tokens of {}", where.Text(),
                                               sequence.logits, sequence.tokens.size()));
     }

@@ -273,6 +273,7 @@ TEST(BatchLogitsTest, EachWantedTokenHasTheLogitsItHasAlone) {
       Transformer transformer(model, {.max_step_tokens = step, .threads = 2});
       for (const int32_t rows : {1, 2, 100}) {
         const auto a = NewProbe(*model, 16), b = NewProbe(*model, 16), c = NewProbe(*model, 16);
+        const auto none = NewProbe(*model, 16);
         b->step_rows = rows;
         const BatchSequence batch[] = {
             {.tokens = tokens, .positions = positions, .cache = a.get(), .logits = 9},
@@ -280,6 +281,10 @@ TEST(BatchLogitsTest, EachWantedTokenHasTheLogitsItHasAlone) {
              .positions = std::span(positions).first(6),
              .cache = b.get(),
              .logits = 4},
+            {.tokens = std::span(tokens).first(5),
+             .positions = std::span(positions).first(5),
+             .cache = none.get(),
+             .logits = 0},
             {.tokens = std::span(tokens).first(7),
              .positions = std::span(positions).first(7),
              .cache = c.get()}};
@@ -296,13 +301,36 @@ TEST(BatchLogitsTest, EachWantedTokenHasTheLogitsItHasAlone) {
   }
 }
 
+// A chunk that nobody wants the logits of leaves the rows that it leaves with them.
+TEST(BatchLogitsTest, WithoutAnyWantedTheRowsAreThere) {
+  for (const char* preset : {"tiny-untied-4x2-q8_0", "tiny-ragged-3x1-f32"}) {
+    const auto model = PresetModel(preset);
+    const auto tokens = SomeTokens(model->config(), 9);
+    const auto positions = Iota(0, 9);
+    for (const int32_t step : {2, 512}) {
+      Transformer transformer(model, {.max_step_tokens = step});
+      const auto whole = NewProbe(*model, 16), parts = NewProbe(*model, 16);
+      const auto expected = Bits(transformer.Forward(tokens, positions, *whole));
+      const BatchSequence first = {.tokens = std::span(tokens).first(6),
+                                   .positions = std::span(positions).first(6),
+                                   .cache = parts.get(),
+                                   .logits = 0};
+      EXPECT_TRUE(Transformer(model).ForwardBatch({&first, 1}).empty()) << "its first call";
+      EXPECT_EQ(Bits(transformer.Forward(std::span(tokens).last(3), std::span(positions).last(3),
+                                         *parts)),
+                expected);
+      EXPECT_EQ(DigestOfCache(parts->inner()), DigestOfCache(whole->inner()));
+    }
+  }
+}
+
 TEST(BatchLogitsTest, NumbersThatThereAreNotAreRefused) {
   const auto model = PresetModel("tiny-mha-4x4-f32");
   Transformer transformer(model);
   const auto cache = NewProbe(*model, 8);
   const auto tokens = SomeTokens(model->config(), 3);
   const auto positions = Iota(0, 3);
-  for (const int32_t logits : {-1, 0, 4}) {
+  for (const int32_t logits : {-1, 4}) {
     const BatchSequence one = {
         .tokens = tokens, .positions = positions, .cache = cache.get(), .logits = logits};
     EXPECT_THROW(transformer.ForwardBatch({&one, 1}), std::invalid_argument);

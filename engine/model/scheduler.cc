@@ -274,6 +274,8 @@ std::span<const float> Scheduler::Compute() {
                       .positions = std::span(positions_).subspan(first, count),
                       .cache = s->cache.get(),
                       .adapters = s->request.adapters});
+    // Nobody wants the logits of a chunk that is not the last.
+    batch_.back().logits = s->lacking() == s->planned ? 1 : 0;
   }
   return transformer_.ForwardBatch(batch_);
 }
@@ -297,11 +299,11 @@ void Scheduler::Draw(std::span<const float> logits) {
   served_.clear();
   drawn_.reserve(planned_.size());
   served_.reserve(planned_.size());
-  const size_t width = logits.size() / planned_.size();
+  const auto width = static_cast<size_t>(transformer_.model().config().vocab_size);
   for (size_t i = 0; i < planned_.size(); ++i) {
     Sequence& s = *planned_[i];
-    if (s.lacking() > 0) continue;  // a chunk that is not the last: nobody wants its logits
-    const auto row = logits.subspan(i * width, width);
+    if (s.lacking() > 0) continue;  // a chunk that is not the last, without logits
+    const auto row = logits.subspan(drawn_.size() * width, width);
     Random random = s.random;
     const int32_t token = lockstep::Draw(s.sampler.Of(row, s.text), &random);
     Drawn& drawn = drawn_.emplace_back(

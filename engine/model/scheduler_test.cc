@@ -266,6 +266,28 @@ TEST_F(SchedulerTest, AStepIsFilledWithChunksBehindDecodeRows) {
   EXPECT_EQ(requests[2].new_tokens, 0);
 }
 
+// Beside a request that decodes, and alone: a step may want no logits at all.
+TEST_F(SchedulerTest, F5_ChunksThatAreNotTheLastHaveNoLogits) {
+  PagedKvCache root = Root(30);
+  Scheduler scheduler(transformer_, root, {.step_tokens = 4, .chunk_tokens = 3});
+  std::map<int64_t, Served> all;
+  scheduler.Submit(Request(8, 9));
+  for (int32_t step = 0; step < 2; ++step) EXPECT_TRUE(scheduler.Step().empty()) << step;
+  const auto tokens = scheduler.Step();
+  ASSERT_EQ(tokens.size(), 1u);
+  Note(tokens, &all);
+  scheduler.Submit(Request(11, 3));
+  while (!scheduler.idle()) {
+    // One row of logits for each token, and so of the first where the second has a chunk.
+    for (const ServedToken& token : scheduler.Step()) {
+      EXPECT_EQ(token.logits.size(), static_cast<size_t>(model_->config().vocab_size));
+      Note({&token, 1}, &all);
+    }
+  }
+  ExpectAsGenerated(Request(8, 9), all.at(1));
+  ExpectAsGenerated(Request(11, 3), all.at(2));
+}
+
 TEST_F(SchedulerTest, WhatCouldNeverRunIsRefused) {
   PagedKvCache root = Root(3);
   Scheduler scheduler(transformer_, root, {});

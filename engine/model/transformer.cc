@@ -121,6 +121,7 @@ class Transformer::Impl {
       for (auto pieces = plan_.Next(); !pieces.empty(); pieces = plan_.Next()) {
         RunStep(pieces, on_device);
       }
+      if (plan_.outputs() == 0) return -1;
       if (!whole) {
         runner_.Logits(plan_.outputs());
       } else if (wanted == Wanted::kToken) {
