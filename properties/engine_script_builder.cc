@@ -1,9 +1,10 @@
 // Makes engine scripts from a source of choices, aimed at the interesting places: block boundaries,
 // the end of the cache, sequences of different lengths in one step.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <string>
 
 #include "caches/registry.h"
 #include "engine/kernels.h"
@@ -109,8 +110,8 @@ class EngineBuilder {
     if (!rows || !limits.devices) return;
     const uint32_t place = choose_.Below(4);
     if (place == 0) return;
-    script_.device = "host-executor";
-    if (place > 1) script_.device += "/" + std::to_string(choose_.Between(1, 255));
+    script_.device =
+        place == 1 ? "host-executor" : fmt::format("host-executor/{}", choose_.Between(1, 255));
   }
 
   EngineOp PickOp() {
