@@ -18,6 +18,8 @@
 #include "ci/mutation/fault.h"
 #include "ci/mutation/mutants.h"
 #include "ci/mutation/report.h"
+#include "ci/mutation/suite.h"
+#include "ci/plan/plan.h"
 #include "ci/shard/shard.h"
 #include "reports/run_process.h"
 #include "reports/table.h"
@@ -34,6 +36,8 @@ struct Flags {
   std::string folder = LOCKSTEP_SOURCE_DIR "/build/faults";
   int32_t jobs = 2;
   std::vector<std::string> checks;
+  std::string suite;  // a tier of ci/lockstep.toml
+  bool reference = false;
   std::vector<std::string> only;
   std::string markdown;
   std::string json;
@@ -49,6 +53,26 @@ struct Flags {
   std::string catalogue() const { return root + "/properties/faults"; }
 };
 
+// Those of --check and of --suite; none: the whole suite.
+std::vector<std::string> ChosenBy(const Flags& flags) {
+  std::vector<std::string> checks = flags.checks;
+  if (flags.suite.empty()) return checks;
+  const std::string file = flags.root + "/ci/lockstep.toml";
+  const std::vector<std::string> of_tier =
+      ChecksOfTier(ParsePlan(ReadWholeTextFile(file), file), flags.suite);
+  checks.insert(checks.end(), of_tier.begin(), of_tier.end());
+  return checks;
+}
+
+// The flags that ask the same again.
+std::string CheckFlags(const Flags& flags) {
+  std::string text;
+  if (!flags.suite.empty()) text += " --suite " + flags.suite;
+  for (const std::string& check : flags.checks) text += " --check " + check;
+  if (flags.reference) text += " --reference";
+  return text;
+}
+
 CampaignOptions OptionsFrom(const Flags& flags) {
   CampaignOptions options;
   options.workbench = {
@@ -58,9 +82,8 @@ CampaignOptions OptionsFrom(const Flags& flags) {
        "-DLOCKSTEP_MODELS=" LOCKSTEP_MODELS_DEFAULT, "-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold",
        "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
   options.jobs = flags.jobs;
-  options.checks = flags.checks;
-  // Both ask checks that a choice of some need not have.
-  options.asks_reference = options.asks_scripts = flags.checks.empty();
+  options.checks = ChosenBy(flags);
+  options.asks_reference = options.checks.empty() || flags.reference;
   options.on_result = [](const FaultResult& result) {
     fmt::print("{}\n", ResultLine(result));
     std::fflush(stdout);
@@ -129,13 +152,15 @@ ExitCode RunPlant(const Flags& flags) {
     return !flags.only.empty() && std::ranges::count(flags.only, fault.name) == 0 &&
            std::ranges::count(flags.only, fault.class_name) == 0;
   });
+  command += CheckFlags(flags);
   std::vector<Planting> plantings = PlantAll(faults, flags.root);
   const int64_t of_all = KeepShard(ParseShard(flags.shard), &plantings);
   const CampaignResult result = RunCampaign(plantings, OptionsFrom(flags));
   WriteShard(flags, command, of_all, plantings, result.results,
              [](const FaultResult& r) { return r.verdict != Verdict::kCaught; });
   return Finish(
-      flags, result, ScoreOf(result.results), "planted faults", command,
+      flags, result, ScoreOf(result.results),
+      flags.suite.empty() ? "planted faults" : "planted faults, suite " + flags.suite, command,
       TableMarkdown(ClassTable(result.results)) + "\n" + TableMarkdown(FaultTable(result.results)));
 }
 
@@ -197,7 +222,8 @@ ExitCode RunMutants(const Flags& flags) {
   }
   const std::vector<EquivalentMutant> equivalent = ReadEquivalentMutants(flags.catalogue());
   CampaignOptions options = OptionsFrom(flags);
-  options.asks_reference = options.asks_scripts = false;
+  options.asks_reference = flags.reference;
+  options.asks_scripts = false;
   // What nobody can tell from the source takes the whole suite to survive: it is believed.
   std::vector<Planting> tried;
   std::vector<FaultResult> believed;
@@ -214,7 +240,7 @@ ExitCode RunMutants(const Flags& flags) {
       fmt::format("ci/faults mutants --seed {} --count {}", flags.seed, flags.count);
   if (flags.sources) command += " --sources";
   for (const std::string& file : flags.files) command += " --file " + file;
-  for (const std::string& check : flags.checks) command += " --check " + check;
+  command += CheckFlags(flags);
   WriteShard(flags, command, of_all, plantings, result.results, [&](const FaultResult& r) {
     return r.verdict != Verdict::kCaught &&
            (r.verdict != Verdict::kMissed || FindEquivalent(r.fault, equivalent) == nullptr);
@@ -283,6 +309,10 @@ std::vector<Command> Commands() {
       {"--folder", "FOLDER", "for the copies and their builds, reused", &values->folder},
       {"--jobs", "N", "copies at the same time", IntTarget{&values->jobs, 1, 64}},
       {"--check", "NAME", "a check of the suite, once for each (default: all)", &values->checks},
+      {"--suite", "TIER", "the checks that are a tier of ci/lockstep.toml, smoke say",
+       &values->suite},
+      {"--reference", "", "score the reference's suite too, which all checks do by default",
+       &values->reference},
       {"--markdown", "FILE", "a page whose section is written anew", &values->markdown},
       {"--json-file", "FILE", "all results", &values->json},
       {"--shard", "I/N", "only every N-th fault, from the I-th", &values->shard},

@@ -18,11 +18,20 @@ namespace {
 
 constexpr double kBuildSecondsMax = 900;
 constexpr std::string_view kScripts = "fuzz";  // the check that prints a shrunk script
+constexpr std::string_view kLint = "tidy";
 
-std::vector<std::string> TargetsOf(const std::vector<Check>& suite) {
+// What a campaign asks.
+struct Checks {
+  std::vector<Check> suite;
+  std::vector<Check> reference;  // empty: it is not scored
+};
+
+std::vector<std::string> TargetsOf(const Checks& checks) {
   std::vector<std::string> targets;
-  for (const Check& check : suite) {
-    targets.insert(targets.end(), check.targets.begin(), check.targets.end());
+  for (const std::vector<Check>* list : {&checks.suite, &checks.reference}) {
+    for (const Check& check : *list) {
+      targets.insert(targets.end(), check.targets.begin(), check.targets.end());
+    }
   }
   return targets;
 }
@@ -33,41 +42,45 @@ class Bench {
   Bench(const WorkbenchOptions& workbench, const CampaignOptions& options)
       : options_(options), workbench_(workbench) {}
 
-  // Builds everything and runs every check without a fault. The failing check, or nothing.
-  std::string Baseline(std::vector<Check>* suite) {
-    *suite = ReadSuite(workbench_.build_folder() + "/checks.txt");
-    for (const std::string& name : options_.checks) FindCheck(*suite, name);  // throws
-    std::erase_if(*suite, [&](const Check& check) {
-      return !options_.checks.empty() && std::ranges::count(options_.checks, check.name) == 0;
-    });
+  // Every check that there is.
+  std::vector<Check> WholeSuite() const {
+    return ReadSuite(workbench_.build_folder() + "/checks.txt");
+  }
+
+  // Builds everything and runs every check without a fault, and measures them. The failing check,
+  // or nothing.
+  std::string Baseline(Checks* checks) {
     Note("building without a fault");
-    if (!workbench_.Build(TargetsOf(*suite), 0, false).ok) return "the build: " + workbench_.log();
-    for (Check& check : *suite) {
-      Note("without a fault: " + check.name);
-      const ProcessEnd end = workbench_.Run(check, 600);
-      if (!end.ok()) return check.name + ": " + workbench_.log();
-      check.seconds = end.seconds;
+    if (!workbench_.Build(TargetsOf(*checks), 0, false).ok) return "the build: " + workbench_.log();
+    for (std::vector<Check>* list : {&checks->suite, &checks->reference}) {
+      for (Check& check : *list) {
+        Note("without a fault: " + check.name);
+        const ProcessEnd end = workbench_.Run(check, 600);
+        if (!end.ok()) return check.name + ": " + workbench_.log();
+        check.seconds = end.seconds;
+      }
     }
     return "";
   }
 
   // Builds what Baseline of another bench has measured.
-  void Prepare(const std::vector<Check>& suite) {
-    if (workbench_.Build(TargetsOf(suite), 0, false).ok) return;
+  void Prepare(const Checks& checks) {
+    if (workbench_.Build(TargetsOf(checks), 0, false).ok) return;
     throw Error({"the copy of the tree", "does not build a second time", workbench_.log()});
   }
 
-  FaultResult Judge(const Planting& planting, const std::vector<Check>& suite) {
+  FaultResult Judge(const Planting& planting, const Checks& checks) {
     const Fault& fault = planting.fault;
     result_ = {};
     result_.fault = fault;
     changed_.clear();
     workbench_.Overwrite(fault.edit.file, planting.edited);
-    const bool builds = RunSuite(suite);
-    if (builds && options_.asks_reference) AskReference(suite);
-    if (builds && options_.asks_scripts && fault.edit.file.starts_with("caches/") &&
-        result_.script_ops == 0 && result_.check != kScripts) {
-      AskScripts(suite);
+    const bool builds = RunSuite(checks.suite);
+    if (builds) AskReference(checks.reference);
+    if (builds && options_.asks_scripts && HasCheck(checks.suite, kScripts) &&
+        fault.edit.file.starts_with("caches/") && result_.script_ops == 0 &&
+        result_.check != kScripts) {
+      AskScripts(checks.suite);
     }
     workbench_.Restore(fault.edit.file);
     return std::move(result_);
@@ -89,8 +102,8 @@ class Bench {
       if (!built.ok) return Answer::kDoesNotBuild;
       changed_[key] = !built.up_to_date;
     }
-    // The lint reads the sources themselves.
-    if (!changed_[key] && check.name != "tidy") return Answer::kPasses;
+    // The lint reads the sources themselves; golden files are none that a fault edits.
+    if (!changed_[key] && check.name != kLint) return Answer::kPasses;
     const ProcessEnd end = workbench_.Run(check, options_.seconds_of_patience + 8 * check.seconds);
     seconds_ = end.seconds;
     if (end.ok()) return Answer::kPasses;
@@ -101,7 +114,8 @@ class Bench {
 
   // False when the fault does not build.
   bool RunSuite(const std::vector<Check>& suite) {
-    const std::string& first = result_.fault.catcher;
+    const std::string& catcher = result_.fault.catcher;
+    const std::string first = HasCheck(suite, catcher) ? catcher : "";
     bool hung = false;
     for (const Check& check : InOrder(suite, result_.fault.edit.file, first)) {
       seconds_ = 0;
@@ -125,8 +139,8 @@ class Bench {
     return true;
   }
 
-  void AskReference(const std::vector<Check>& suite) {
-    for (const Check& check : ReferenceSuite(suite)) {
+  void AskReference(const std::vector<Check>& reference) {
+    for (const Check& check : reference) {
       if (Ask(check) != Answer::kFails) continue;
       result_.reference_catches = true;
       return;
@@ -154,11 +168,11 @@ class Queue {
     result_.results.resize(plantings.size());
   }
 
-  void Work(Bench* bench, const std::vector<Check>& suite, bool is_first) {
+  void Work(Bench* bench, const Checks& checks, bool is_first) {
     try {
-      if (!is_first) bench->Prepare(suite);
+      if (!is_first) bench->Prepare(checks);
       for (size_t i = next_++; i < plantings_.size(); i = next_++) {
-        const FaultResult result = bench->Judge(plantings_[i], suite);
+        const FaultResult result = bench->Judge(plantings_[i], checks);
         const std::scoped_lock lock(mutex_);
         result_.results[i] = result;
         if (options_.on_result) options_.on_result(result);
@@ -219,21 +233,25 @@ CampaignResult RunCampaign(const std::vector<Planting>& plantings, const Campaig
   }
   CampaignResult result;
   result.asked_reference = options.asks_reference;
-  std::vector<Check> suite;
-  result.baseline_failure = benches[0]->Baseline(&suite);
-  if (!result.baseline_failure.empty()) return result;
-  for (const Check& check : suite) result.seconds_of_suite += check.seconds;
+  const std::vector<Check> whole = benches[0]->WholeSuite();
   for (const Planting& planting : plantings) {
     const std::string& catcher = planting.fault.catcher;
-    if (!catcher.empty()) FindCheck(suite, catcher);  // throws for an unknown one
+    if (!catcher.empty()) FindCheck(whole, catcher);  // throws for an unknown one
   }
+  Checks checks{.suite = ChosenChecks(whole, options.checks), .reference = {}};
+  if (options.asks_reference) checks.reference = ReferenceSuite(whole);
+  result.checks_of_suite = whole.size();
+  for (const Check& check : checks.suite) result.checks.push_back(check.name);
+  result.baseline_failure = benches[0]->Baseline(&checks);
+  if (!result.baseline_failure.empty()) return result;
+  for (const Check& check : checks.suite) result.seconds_of_suite += check.seconds;
 
   Queue queue(plantings, options, &result);
   std::vector<std::thread> threads;
   for (size_t job = 1; job < jobs; ++job) {
-    threads.emplace_back([&, job] { queue.Work(benches[job].get(), suite, false); });
+    threads.emplace_back([&, job] { queue.Work(benches[job].get(), checks, false); });
   }
-  queue.Work(benches[0].get(), suite, true);
+  queue.Work(benches[0].get(), checks, true);
   for (std::thread& thread : threads) thread.join();
   queue.Rethrow();
   return result;

@@ -45,11 +45,14 @@ std::vector<Planting> PlantAll(const std::vector<Fault>& faults, const std::stri
 struct CampaignOptions {
   WorkbenchOptions workbench;  // its folder gets one folder a job
   int jobs = 1;
-  std::vector<std::string> checks;  // of the suite; empty: all
+  // Of the suite, by name; empty: all. A fault whose catcher is none of them meets the others in
+  // their order, without it.
+  std::vector<std::string> checks;
   // A check hangs when it takes this and eight times what it takes without a fault.
   double seconds_of_patience = 15;
-  bool asks_reference = true;  // also score the reference's suite
-  bool asks_scripts = true;    // also look for a script, for faults in caches/
+  bool asks_reference = true;  // also score the reference's suite, whatever checks are chosen
+  // Also look for a script, for faults in caches/; where `fuzz` is among the checks.
+  bool asks_scripts = true;
   std::function<void(const FaultResult&)> on_result;  // one call at a time
   std::function<void(const std::string&)> on_note;    // progress
 };
@@ -60,7 +63,9 @@ struct CampaignResult {
   std::vector<FaultResult> results;
   std::string baseline_failure;  // which check, and what it printed
   bool asked_reference = false;
-  double seconds_of_suite = 0;  // all checks, one after the other, with no fault
+  std::vector<std::string> checks;  // that ran, by name
+  size_t checks_of_suite = 0;       // that there are
+  double seconds_of_suite = 0;      // all that ran, one after the other, with no fault
 };
 
 CampaignResult RunCampaign(const std::vector<Planting>& plantings, const CampaignOptions& options);

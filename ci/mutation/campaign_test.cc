@@ -113,6 +113,32 @@ TEST_F(CampaignTest, EachFaultGetsItsVerdict) {
   EXPECT_EQ(mutants.caught, 2);
 }
 
+// A part of the suite alone: whoever else would have caught a fault is not asked, and none of it
+// matters to which faults there may be.
+TEST_F(CampaignTest, ACatcherThatWasNotChosenIsLeftOut) {
+  options_.checks = {"caches_contract_test"};
+  const std::vector<Fault> faults = {Edit("i <= n", "i < n", "sum_test"),
+                                     Edit("sum = 0", "sum = 1", "sum_test:SumTest.*")};
+  const CampaignResult result = RunCampaign(PlantAll(faults, tree_), options_);
+  ASSERT_EQ(result.results.size(), 2u);
+  EXPECT_EQ(result.results[0].verdict, Verdict::kMissed);
+  EXPECT_EQ(result.results[1].verdict, Verdict::kCaught);
+  EXPECT_EQ(result.results[1].check, "caches_contract_test");
+  EXPECT_FALSE(result.results[1].expected);
+  EXPECT_TRUE(result.results[1].reference_catches);  // asked whatever was chosen
+  EXPECT_FALSE(result.results[0].reference_catches);
+  const std::string text = ScoreText(ScoreOf(result.results), result);
+  EXPECT_NE(text.find("1 of 3 checks of the suite: caches_contract_test\n"), text.npos) << text;
+  EXPECT_NE(text.find("the reference's suite catches 1"), text.npos) << text;
+
+  EXPECT_THROW(Run({Edit("i <= n", "i < n", "no_such_test")}), Error);
+  options_.checks = {"no_such_test"};
+  EXPECT_THROW(Run({Edit("i <= n", "i < n")}), Error);
+  options_.checks = {};
+  const CampaignResult whole = RunCampaign(PlantAll(faults, tree_), options_);
+  EXPECT_NE(ScoreText({}, whole).find("all 3 checks of the suite\n"), std::string::npos);
+}
+
 TEST_F(CampaignTest, TheTreeItselfIsNeverTouchedAndTwoJobsAgree) {
   const std::vector<FaultResult> results =
       Run({Edit("i <= n", "i < n"), Edit("sum = 0", "sum = 1"), Edit("i <= n", "i <= 9")}, 2);

@@ -84,6 +84,22 @@ std::vector<std::string> TomlFiles(const std::string& folder) {
 }
 
 constexpr std::string_view kEquivalentFile = "equivalent.toml";
+constexpr size_t kColumnsMax = 100;  // as ci/tidy has it
+
+// The longest line that `after` makes; the lint would see it, whatever else the edit makes wrong.
+size_t LongestNewLine(const SourceEdit& edit, std::string_view edited) {
+  const size_t at = edited.find(edit.after);
+  if (edit.after.empty() || at == edited.npos) return 0;
+  size_t begin = edited.rfind('\n', at);
+  begin = begin == edited.npos ? 0 : begin + 1;
+  size_t longest = 0;
+  for (const size_t last = at + edit.after.size(); begin < last;) {
+    const size_t end = std::min(edited.find('\n', begin), edited.size());
+    longest = std::max(longest, end - begin);
+    begin = end + 1;
+  }
+  return longest;
+}
 
 }  // namespace
 
@@ -170,7 +186,12 @@ std::vector<std::string> CheckCatalogue(const std::vector<Fault>& faults, const 
       ++counts[fault.class_name];
     }
     try {
-      ApplyEdit(fault.edit, ReadWholeTextFile(root + "/" + fault.edit.file));
+      const std::string edited =
+          ApplyEdit(fault.edit, ReadWholeTextFile(root + "/" + fault.edit.file));
+      if (LongestNewLine(fault.edit, edited) > kColumnsMax) {
+        problems.push_back(fmt::format("{}: a line of more than {} columns, which the lint catches",
+                                       fault.name, kColumnsMax));
+      }
     } catch (const Error& error) {
       problems.push_back(fmt::format("{}: {}", fault.name, error.what()));
     }

@@ -96,6 +96,23 @@ TEST_F(CatalogueTest, ACatalogueThatDoesNotApplyIsSaidSo) {
   EXPECT_THAT(problems, Not(Contains(HasSubstr("class F01"))));
 }
 
+// What the lint catches for its width says nothing of what else would catch it.
+TEST_F(CatalogueTest, AFaultThatTheLintSeesForItsWidthIsSaidSo) {
+  const std::string before(60, 'a');
+  Write("caches/a.cc", "one " + before + " two three\n");
+  const auto fault = [&](const std::string& name, size_t width) {
+    std::string text = FaultText(name, name);
+    return text.replace(text.find("\"x\""), 3, "\"" + std::string(width, 'x') + "\\ny\"");
+  };
+  Write("f01.toml", fault("two", 35) + fault("one", 101));
+  const std::vector<std::string> problems = CheckCatalogue(ReadFaults(folder_), folder_);
+  EXPECT_THAT(problems, Contains("one: a line of more than 100 columns, which the lint catches"));
+  EXPECT_THAT(problems, Not(Contains(HasSubstr("two: a line"))));
+  Write("f01.toml", fault("two", 36) + fault("one", 100));
+  EXPECT_THAT(CheckCatalogue(ReadFaults(folder_), folder_),
+              Contains("two: a line of more than 100 columns, which the lint catches"));
+}
+
 TEST_F(CatalogueTest, WhatAnExplanationHasToSayIsOptional) {
   Write("caches/a.cc", "one two three\n");
   Write("f01.toml", FaultText("a", "one") +

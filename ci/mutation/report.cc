@@ -34,6 +34,15 @@ std::string Percent(int part, int whole) {
   return whole == 0 ? "-" : fmt::format("{:.0f} %", 100.0 * part / whole);
 }
 
+// "7 of 48 checks of the suite: tidy, golden, ..."; of all there is no more to say than that.
+std::string ChecksText(const CampaignResult& campaign) {
+  if (campaign.checks.size() == campaign.checks_of_suite) {
+    return fmt::format("all {} checks of the suite", campaign.checks_of_suite);
+  }
+  return fmt::format("{} of {} checks of the suite: {}", campaign.checks.size(),
+                     campaign.checks_of_suite, fmt::join(campaign.checks, ", "));
+}
+
 std::string Operations(const FaultResult& result) {
   return result.script_ops > 0 ? fmt::format("{}", result.script_ops) : "";
 }
@@ -140,11 +149,12 @@ Table ClassTable(const std::vector<FaultResult>& results) {
 
 std::string ScoreText(const Score& score, const CampaignResult& campaign) {
   std::string text = fmt::format(
-      "{} of {} caught ({}), {} timed out, {} do not build\n"
-      "checks until caught: median {:.1f} s, longest {:.1f} s; the whole suite without a fault: "
+      "{} of {} caught ({}), {} timed out, {} do not build\n{}\n"
+      "checks until caught: median {:.1f} s, longest {:.1f} s; all of them without a fault: "
       "{:.0f} s on one core\n",
       score.caught, score.total, Percent(score.caught, score.total), score.timed_out,
-      score.does_not_build, score.seconds_median, score.seconds_max, campaign.seconds_of_suite);
+      score.does_not_build, ChecksText(campaign), score.seconds_median, score.seconds_max,
+      campaign.seconds_of_suite);
   if (campaign.asked_reference) {
     text += fmt::format("the reference's suite catches {} ({})\n", score.by_reference,
                         Percent(score.by_reference, score.total));

@@ -12,16 +12,45 @@
 namespace lockstep::mutation {
 namespace {
 
-// A generous budget: the time to detection is what is reported.
+// Cache scripts get a generous budget, since the time to detection is what is reported; the other
+// fuzz targets, which cost as much each, what the gate gives them.
 std::vector<Check> Commands() {
-  return {
+  std::vector<Check> commands = {
       {"fuzz", {"lockstep"}, {"lockstep", "fuzz", "--seconds", "10", "--seed", "1"}},
       {"verify", {"lockstep"}, {"lockstep", "verify"}},
       {"matrix", {"lockstep"}, {"lockstep", "verify", "--matrix"}},
       {"conform",
        {"lockstep", "lockstep_example_contiguous"},
        {"lockstep", "conform", "properties/liblockstep_example_contiguous.so"}},
+      // What differs stays beside the build, not among the golden files of the copy.
+      {.name = "golden",
+       .targets = {"lockstep"},
+       .argv = {"lockstep", "golden", "check", "--pending-dir", "build/copy/golden-pending"},
+       .in_sources = true},
+      {.name = "tidy", .targets = {"tidy"}, .argv = {"ci/tidy", "."}, .in_sources = true},
   };
+  for (const std::string target : {"engine", "gguf", "tokenizer", "plugin"}) {
+    commands.push_back({"fuzz-" + target,
+                        {"lockstep"},
+                        {"lockstep", "fuzz", "--seconds", "5", "--seed", "1", "--target", target}});
+  }
+  return commands;
+}
+
+// Which checks are a part of ci/lockstep.toml.
+struct PartChecks {
+  std::string_view part;
+  std::vector<std::string> checks;
+};
+const std::vector<PartChecks>& KnownParts() {
+  static const std::vector<PartChecks> kParts = {
+      {"tidy", {"tidy"}},
+      {"golden", {"golden"}},
+      {"verify", {"verify"}},
+      {"matrix", {"matrix"}},
+      {"scripts", {"fuzz"}},
+      {"targets", {"fuzz-engine", "fuzz-gguf", "fuzz-tokenizer", "fuzz-plugin"}}};
+  return kParts;
 }
 
 bool IsOperation(std::string_view word) {
@@ -53,7 +82,6 @@ std::vector<Check> ReadSuite(const std::string& checks_file) {
   const auto has_lockstep = [](const Check& check) { return check.name == "lockstep_test"; };
   if (std::ranges::any_of(suite, has_lockstep)) {
     for (const Check& command : Commands()) suite.push_back(command);
-    suite.push_back({"tidy", {"tidy"}, {"ci/tidy", "."}});
   }
   return suite;
 }
@@ -71,7 +99,7 @@ Check FindCheck(const std::vector<Check>& suite, std::string_view catcher) {
   const size_t colon = catcher.find(':');
   const std::string_view name = catcher.substr(0, colon);
   const auto found = std::ranges::find(suite, name, &Check::name);
-  if (found == suite.end() || (colon != catcher.npos && !found->is_gtest)) {
+  if (!HasCheck(suite, catcher)) {
     std::string names;
     for (const Check& check : suite) names += (names.empty() ? "" : ", ") + check.name;
     throw Error({std::string(catcher), "is no check", "the checks are " + names});
@@ -82,6 +110,42 @@ Check FindCheck(const std::vector<Check>& suite, std::string_view catcher) {
     check.argv.push_back("--gtest_filter=" + std::string(catcher.substr(colon + 1)));
   }
   return check;
+}
+
+std::vector<std::string> ChecksOfTier(const Plan& plan, std::string_view tier) {
+  FindTier(plan, tier);  // throws
+  std::vector<std::string> names;
+  for (const PlanPart& part : plan.parts) {
+    if (std::ranges::count(part.tiers, tier) == 0) continue;
+    const auto known = std::ranges::find(KnownParts(), part.name, &PartChecks::part);
+    if (known == KnownParts().end()) {
+      throw Error({fmt::format("tier '{}'", tier),
+                   fmt::format("its part '{}' is no check of the suite", part.name),
+                   "choose checks by --check, or a tier whose parts are lockstep commands"});
+    }
+    names.insert(names.end(), known->checks.begin(), known->checks.end());
+  }
+  return names;
+}
+
+std::vector<Check> ChosenChecks(const std::vector<Check>& suite,
+                                const std::vector<std::string>& names) {
+  if (names.empty()) return suite;
+  std::vector<Check> chosen;
+  for (const std::string& name : names) {
+    const Check check = FindCheck(suite, name);
+    if (std::ranges::find(chosen, check.name, &Check::name) == chosen.end()) {
+      chosen.push_back(check);
+    }
+  }
+  return chosen;
+}
+
+bool HasCheck(const std::vector<Check>& suite, std::string_view catcher) {
+  const size_t colon = catcher.find(':');
+  return std::ranges::any_of(suite, [&](const Check& check) {
+    return check.name == catcher.substr(0, colon) && (colon == catcher.npos || check.is_gtest);
+  });
 }
 
 std::vector<Check> InOrder(const std::vector<Check>& suite, std::string_view file,

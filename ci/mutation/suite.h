@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ci/plan/plan.h"
+
 namespace lockstep::mutation {
 
 struct Check {
@@ -14,6 +16,7 @@ struct Check {
   std::vector<std::string> argv;     // argv[0] relative to the build folder
   bool is_gtest = false;             // takes gtest's flags
   double seconds = 0;                // with no fault in place, once that was measured
+  bool in_sources = false;           // runs in the root of the sources, else in the build folder
 };
 
 // Every test binary that `checks_file` lists (a line each: target, path relative to the build
@@ -27,6 +30,18 @@ std::vector<Check> ReferenceSuite(const std::vector<Check>& suite);
 // A catcher of the catalogue, "check" or "check:filter", as a check with that filter of gtest.
 // Throws Error for one that the suite does not have.
 Check FindCheck(const std::vector<Check>& suite, std::string_view catcher);
+
+// What stands for the parts of a tier of ci/lockstep.toml, by name: how much of the suite that tier
+// is. Throws Error for a tier that is not there and for a part that is no check.
+std::vector<std::string> ChecksOfTier(const Plan& plan, std::string_view tier);
+
+// The checks of those names, each once, a filter of gtest as in a catcher; all when there are none.
+// Throws Error as FindCheck does.
+std::vector<Check> ChosenChecks(const std::vector<Check>& suite,
+                                const std::vector<std::string>& names);
+
+// Whether FindCheck finds it.
+bool HasCheck(const std::vector<Check>& suite, std::string_view catcher);
 
 // The order in which a fault in `file` meets them: `first` when it is not empty, then those of the
 // file's own folder, then the rest; each by the seconds that they take.

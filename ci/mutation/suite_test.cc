@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "caches/error.h"
+#include "caches/file_io.h"
 #include "caches/temporary_folder.h"
 
 namespace lockstep::mutation {
@@ -41,13 +45,58 @@ TEST(SuiteTest, ACatcherIsACheckWithAFilter) {
   EXPECT_THROW(FindCheck(suite, "d:A.*"), Error);  // no gtest, no filter
 }
 
+// A choice with a filter once left nothing, and of nothing no check fails.
+TEST(SuiteTest, ChecksAreChosenByName) {
+  const std::vector<Check> suite = FourChecks();
+  EXPECT_THAT(NamesOf(ChosenChecks(suite, {})), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(NamesOf(ChosenChecks(suite, {"d", "a:A.*", "d"})), ElementsAre("d", "a:A.*"));
+  EXPECT_THROW(ChosenChecks(suite, {"d", "e"}), Error);
+  EXPECT_TRUE(HasCheck(suite, "a:A.*"));
+  EXPECT_FALSE(HasCheck(suite, "d:A.*"));
+  EXPECT_FALSE(HasCheck(suite, "e"));
+}
+
+std::vector<std::string> Words(const std::string& line) {
+  std::istringstream words(line);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// The suite's checks are what the gate's smoke tier runs, no part left out, and nothing else.
+TEST(SuiteTest, TheSmokeTierOfTheTreeIsAChoice) {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("checks.txt");
+  std::ofstream(path) << "lockstep_test ci/lockstep_test\n";
+  const std::string file = LOCKSTEP_SOURCE_DIR "/ci/lockstep.toml";
+  const Plan plan = ParsePlan(ReadWholeTextFile(file), file);
+  const std::vector<std::string> names = ChecksOfTier(plan, "smoke");
+  EXPECT_THAT(names, ElementsAre("tidy", "golden", "verify", "fuzz", "fuzz-engine", "fuzz-gguf",
+                                 "fuzz-tokenizer", "fuzz-plugin"));
+  EXPECT_THROW(ChecksOfTier(plan, "smok"), Error);
+  EXPECT_THROW(ChecksOfTier(plan, "full"), Error);  // has parts that are no check
+
+  std::vector<std::string> of_checks, of_parts;  // fuzz targets
+  for (const Check& check : ChosenChecks(ReadSuite(path), names)) {
+    const auto target = std::ranges::find(check.argv, "--target");
+    if (target != check.argv.end()) of_checks.push_back(*(target + 1));
+  }
+  for (const PlanPart& part : plan.parts) {
+    if (std::ranges::count(part.tiers, "smoke") == 0) continue;
+    const std::vector<std::string> words = Words(part.run);
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] == "--target") of_parts.push_back(words[i + 1]);
+    }
+  }
+  EXPECT_EQ(of_checks, of_parts);
+}
+
 TEST(SuiteTest, TestBinariesAreReadFromTheFileThatCMakeWrites) {
   const TemporaryFolder folder;
   const std::string path = folder.File("checks.txt");
   std::ofstream(path) << "x_test caches/x_test\nlockstep_test ci/lockstep_test\n";
   const std::vector<Check> suite = ReadSuite(path);
   EXPECT_THAT(NamesOf(suite), ElementsAre("x_test", "lockstep_test", "fuzz", "verify", "matrix",
-                                          "conform", "tidy"));
+                                          "conform", "golden", "tidy", "fuzz-engine", "fuzz-gguf",
+                                          "fuzz-tokenizer", "fuzz-plugin"));
   EXPECT_TRUE(suite[0].is_gtest);
   EXPECT_EQ(suite[0].argv[0], "caches/x_test");
   std::ofstream(path) << "";

@@ -102,8 +102,7 @@ ProcessEnd Workbench::Run(const Check& check, double seconds_max) {
   if (check.is_gtest) {
     for (const char* flag : {"--gtest_fail_fast", "--gtest_brief=1"}) argv.emplace_back(flag);
   }
-  // The tree's own lint runs over the copy's sources, everything else among what was built.
-  const std::string& folder = check.name == "tidy" ? source_ : build_;
+  const std::string& folder = check.in_sources ? source_ : build_;
   return RunProcess({.argv = argv, .folder = folder, .log = log_path_, .seconds_max = seconds_max});
 }
 
