@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,52 +14,22 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr int32_t kBatchSecondsMax = 120;
-constexpr int32_t kInputSecondsMax = 10;
+constexpr int32_t kCanarySecondsMax = 120;
 constexpr int64_t kCanaryInputs = 20000;
 constexpr size_t kNewBytesMax = 400;
 constexpr size_t kBytesMax = 4096;
+constexpr size_t kSentenceMax = 1000;  // so that those of a batch fit through the border
 
-// What crosses the process border: the input's number in its batch, the place, the sentence.
-std::string Message(size_t index, const FuzzFinding& finding) {
-  return fmt::format("{}\n{}\n{}", index, finding.place, finding.what);
+// What crosses the process border: the place and the sentence; nothing where nothing is found.
+std::string Message(const std::optional<FuzzFinding>& finding) {
+  if (!finding) return "";
+  return fmt::format("{}\n{}", finding->place, finding->what.substr(0, kSentenceMax));
 }
 
-struct Told {
-  size_t index = 0;
-  FuzzFinding finding;
-};
-
-std::optional<Told> ParseMessage(const std::string& text) {
-  const size_t first = text.find('\n');
-  const size_t second = text.find('\n', first + 1);
-  if (first == text.npos || second == text.npos) return std::nullopt;
-  Told told;
-  std::from_chars(text.data(), text.data() + first, told.index);
-  told.finding = {text.substr(first + 1, second - first - 1), text.substr(second + 1)};
-  return told;
-}
-
-using End = IsolatedResult::End;
-
-std::optional<FuzzFinding> FindingOf(const IsolatedResult& result) {
-  if (result.end == End::kSignal) {
-    return FuzzFinding{"a crash", "ended by " + SignalName(result.signal)};
-  }
-  if (result.end == End::kTimeout) {
-    return FuzzFinding{"a hang", fmt::format("did not return in {} s", kInputSecondsMax)};
-  }
-  const auto told = ParseMessage(result.output);
-  return told ? std::optional(told->finding) : std::nullopt;
-}
-
-std::optional<FuzzFinding> RunAlone(const std::function<std::optional<FuzzFinding>()>& run) {
-  return FindingOf(RunIsolated(
-      [&] {
-        const auto finding = run();
-        return finding ? Message(0, *finding) : std::string();
-      },
-      kInputSecondsMax));
+std::optional<FuzzFinding> ParseMessage(const std::string& text) {
+  const size_t end = text.find('\n');
+  if (end == text.npos) return std::nullopt;
+  return FuzzFinding{text.substr(0, end), text.substr(end + 1)};
 }
 
 }  // namespace
@@ -132,7 +101,8 @@ std::vector<Bytes> ReadCorpus(const std::string& folder, std::string_view target
 ByteCampaign::ByteCampaign(const FuzzTargetInfo& info, ByteCampaignOptions options)
     : target_(info.make({.plant = options.plant})),
       source_(options.seed, std::move(options.corpus)),
-      shard_(options.shard) {}
+      shard_(options.shard),
+      input_ms_(options.input_ms) {}
 
 void ByteCampaign::Run(
     int64_t count, const std::function<bool(const FuzzFinding&)>& known,
@@ -142,37 +112,46 @@ void ByteCampaign::Run(
     Bytes input = source_.Next();  // of every shard, so that any shard draws the same ones
     if (shard_.Has(drawn_)) batch.emplace_back(drawn_, std::move(input));
   }
-  const auto count_to = [&](size_t first, size_t end, std::string_view place) {
-    for (size_t i = first; i < end; ++i) {
-      const auto& [number, input] = batch[i];
-      const std::string gave = DigestOfBytes(input).Hex();
-      result_.Add(number, i + 1 == end ? gave + std::string(place) : gave);
-    }
-  };
   // Each process goes on behind the input at which the last one ended.
   for (size_t first = 0; first < batch.size();) {
-    const IsolatedResult ran = RunIsolated(
-        [&]() -> std::string {
-          for (size_t i = first; i < batch.size(); ++i) {
-            if (const auto finding = target_->Run(batch[i].second)) return Message(i, *finding);
-          }
-          return "";
+    const IsolatedBatch ran = RunIsolatedBatch(
+        static_cast<int32_t>(batch.size() - first),
+        [&](int32_t i) {
+          return Message(target_->Run(batch[first + static_cast<size_t>(i)].second));
         },
-        kBatchSecondsMax);
-    auto told = ran.end == End::kReturned ? ParseMessage(ran.output) : std::nullopt;
-    if (ran.end == End::kReturned && !told) return count_to(first, batch.size(), "");
-    for (size_t i = first; !told && i < batch.size(); ++i) {
-      if (const auto finding = JudgeAlone(batch[i].second)) told = Told{i, *finding};
+        input_ms_);
+    const auto take = [&](const std::optional<FuzzFinding>& finding) {
+      const auto& [number, input] = batch[first++];
+      const std::string gave = DigestOfBytes(input).Hex();
+      result_.Add(number, finding ? gave + finding->place : gave);
+      return !finding || Report(input, *finding, known, on_finding);
+    };
+    for (const std::string& output : ran.outputs) {
+      if (!take(ParseMessage(output))) return;
     }
-    if (!told) {
-      throw Error(
-          {"fuzz",
-           fmt::format("{} inputs crash together and none of them alone", batch.size() - first),
-           "run them under the sanitizers (ci/fuzz)"});
+    if (ran.end.kind == IsolatedEnd::Kind::kReturned || first == batch.size()) return;
+    const auto finding = JudgeAlone(batch[first].second);
+    // One that was only slow, since the machine was busy with others, is none.
+    if (!finding && ran.end.kind != IsolatedEnd::Kind::kTimeout) {
+      throw Error({"fuzz",
+                   fmt::format("an input {} after {} others, and holds alone", ran.end.Text(),
+                               ran.outputs.size()),
+                   "run the campaign under the sanitizers (ci/fuzz)"});
     }
-    count_to(first, told->index + 1, told->finding.place);
-    first = told->index + 1;
-    if (!Report(batch.at(told->index).second, told->finding, known, on_finding)) return;
+    if (!take(finding)) return;
+  }
+}
+
+std::optional<FuzzFinding> ByteCampaign::RunAlone(
+    const std::function<std::optional<FuzzFinding>()>& run) const {
+  const IsolatedCall call = RunIsolatedCall([&] { return Message(run()); }, input_ms_);
+  switch (call.end.kind) {
+    case IsolatedEnd::Kind::kReturned:
+      return ParseMessage(call.output);
+    case IsolatedEnd::Kind::kTimeout:
+      return FuzzFinding{"a hang", fmt::format("did not return in {} ms", input_ms_)};
+    default:
+      return FuzzFinding{"a crash", call.end.Text()};
   }
 }
 
@@ -205,7 +184,7 @@ bool FindsCanary(const FuzzTargetInfo& info, uint64_t seed) {
         }
         return std::string();
       },
-      kBatchSecondsMax);
+      kCanarySecondsMax);
   return result.output == found;
 }
 

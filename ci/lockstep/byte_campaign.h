@@ -44,7 +44,8 @@ struct ByteCampaignOptions {
   std::string plant;
   uint64_t seed = 1;
   std::vector<Bytes> corpus;
-  Shard shard = {};  // its part of the inputs
+  Shard shard = {};           // its part of the inputs
+  int32_t input_ms = 10'000;  // that one may take; they add up, so a batch has no time of its own
 };
 
 class ByteCampaign {
@@ -61,6 +62,7 @@ class ByteCampaign {
   const ShardResult& result() const { return result_; }  // what ran, without findings
 
  private:
+  std::optional<FuzzFinding> RunAlone(const std::function<std::optional<FuzzFinding>()>& run) const;
   std::optional<FuzzFinding> JudgeText(const std::string& text) const;
   std::optional<FuzzFinding> JudgeAlone(const Bytes& input) const;
   bool Report(const Bytes& input, const FuzzFinding& finding,
@@ -70,6 +72,7 @@ class ByteCampaign {
   std::unique_ptr<FuzzTarget> target_;
   ByteSource source_;
   Shard shard_;
+  int32_t input_ms_;
   int64_t drawn_ = 0;
   ShardResult result_;
 };
