@@ -186,6 +186,8 @@ int32_t* HeadField(CacheScript* script, std::string_view key) {
   if (key == "heads") return &script->geometry.num_kv_heads;
   if (key == "dim") return &script->geometry.head_dim;
   if (key == "max") return &script->geometry.max_length;
+  if (key == "window") return &script->geometry.window;
+  if (key == "full_interval") return &script->geometry.full_interval;
   if (key == "blocks") return &script->blocks;
   return nullptr;
 }
@@ -218,6 +220,8 @@ std::string ScriptText(const CacheScript& script) {
   const KvGeometry& g = script.geometry;
   std::string text = fmt::format("cache {} layers={} heads={} dim={} max={}", script.cache,
                                  g.num_layers, g.num_kv_heads, g.head_dim, g.max_length);
+  if (g.window != 0) text += fmt::format(" window={}", g.window);
+  if (g.full_interval != 0) text += fmt::format(" full_interval={}", g.full_interval);
   if (script.blocks != 0) text += fmt::format(" blocks={}", script.blocks);
   text += '\n';
   for (const ScriptOp& op : script.ops) text += ScriptOpText(op) + '\n';

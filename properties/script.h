@@ -60,10 +60,11 @@ struct CacheScript {
   friend bool operator==(const CacheScript&, const CacheScript&) = default;
 };
 
-// Text. The first line is "cache NAME layers=L heads=H dim=D max=M blocks=B"; then one operation a
-// line, "update layer=0 at=0..3,7 rows=5", in the field order of ScriptOp, defaults left out.
-// Positions are numbers and inclusive rising ranges; "at=none" is the empty list. '#' begins a
-// comment. ParseScript(ScriptText(s)) == s.
+// Text. The first line is "cache NAME layers=L heads=H dim=D max=M window=W full_interval=I
+// blocks=B", the windows of the layers for caches that keep those alone; then one operation a line,
+// "update layer=0 at=0..3,7 rows=5", in the field order of ScriptOp, defaults left out. Positions
+// are numbers and inclusive rising ranges; "at=none" is the empty list. '#' begins a comment.
+// ParseScript(ScriptText(s)) == s.
 std::string ScriptText(const CacheScript& script);
 std::string ScriptOpText(const ScriptOp& op);
 

@@ -48,6 +48,15 @@ class Builder {
       const int32_t needed = (g.max_length + target_.block_size - 1) / target_.block_size;
       script_.blocks = choose_.Between(1, std::max(1, needed));
     }
+    if (target_.takes_windows) PickWindows();
+  }
+
+  // By what was chosen already, so that bytes stand for the same operations with windows and
+  // without: none, up to 6 rows, and every second layer without.
+  void PickWindows() {
+    KvGeometry& g = script_.geometry;
+    g.window = (g.max_length + 2 * g.num_kv_heads) % 7;
+    g.full_interval = g.window > 0 && g.max_length % 3 == 0 ? 2 : 0;
   }
 
   Belief NewBelief() const {
@@ -334,7 +343,11 @@ uint32_t ByteChooser::Below(uint32_t bound) {
 ScriptTarget RegisteredTarget(std::string_view cache) {
   const CacheSpec spec = ParseCacheSpec(cache);
   // The pool of a plug-in is its own.
-  return {spec.name, spec.block_size, spec.head_dim_multiple, spec.plugin == nullptr};
+  return {.name = spec.name,
+          .block_size = spec.block_size,
+          .head_dim_multiple = spec.head_dim_multiple,
+          .limits_pool = spec.plugin == nullptr,
+          .takes_windows = spec.undo_rows > 0 && spec.windows.empty()};
 }
 
 CacheScript BuildScript(const ScriptTarget& target, Chooser& choose) {

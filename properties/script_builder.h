@@ -55,7 +55,8 @@ struct ScriptTarget {
   std::string name;        // becomes CacheScript::cache
   int32_t block_size = 0;  // positions; 0: none
   int32_t head_dim_multiple = 1;
-  bool limits_pool = true;  // scripts may ask for a pool that is too small
+  bool limits_pool = true;     // scripts may ask for a pool that is too small
+  bool takes_windows = false;  // of the geometry's layers, where the cache keeps them alone
 };
 
 // The registered cache of that name. Throws Error for an unknown one.

@@ -16,7 +16,8 @@ inline constexpr int64_t kMaxScriptPositions = 1 << 20;
 std::optional<ScriptOpKind> ScriptOpOf(std::string_view name);
 bool HasPositions(ScriptOpKind kind);
 
-// The integer field of that name, or nullptr: layers, heads, dim, max, blocks.
+// The integer field of that name, or nullptr: layers, heads, dim, max, window, full_interval,
+// blocks.
 int32_t* HeadField(CacheScript* script, std::string_view key);
 // The same of an operation: layer, to, extra_keys, extra_values.
 int32_t* OpField(ScriptOp* op, std::string_view key);

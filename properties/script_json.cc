@@ -13,6 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 5> kHeadFields = {"layers", "heads", "dim", "max", "blocks"};
+constexpr std::array<std::string_view, 2> kWindowFields = {"window", "full_interval"};  // if not 0
 constexpr std::array<std::string_view, 4> kOpFields = {"layer", "to", "extra_keys", "extra_values"};
 
 class JsonReader {
@@ -83,6 +84,9 @@ std::string ScriptJson(const CacheScript& script) {
   CacheScript copy = script;
   ordered_json json = {{"cache", script.cache}};
   for (std::string_view key : kHeadFields) json[std::string(key)] = *HeadField(&copy, key);
+  for (std::string_view key : kWindowFields) {
+    if (const int32_t value = *HeadField(&copy, key); value != 0) json[std::string(key)] = value;
+  }
   json["ops"] = ordered_json::array();
   for (ScriptOp op : script.ops) {
     ordered_json item = {{"op", ScriptOpName(op.kind)}};

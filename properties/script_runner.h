@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "caches/kv_cache.h"
 #include "oracle/model_cache.h"
@@ -54,7 +55,9 @@ struct ScriptRun {
 // What is run, and what is expected of it.
 struct ScriptSubject {
   std::function<std::unique_ptr<KvCache>(const CacheScript&)> make;
-  ModelCacheOptions model;       // geometry, max_step_rows and blocks_available are filled in
+  ModelCacheOptions model;  // geometry, max_step_rows and blocks_available are filled in
+  // Windows of the layers, where they are the geometry's; in model.windows otherwise. May be empty.
+  std::function<std::vector<int32_t>(const KvGeometry&)> windows_of = {};
   bool compares_storage = true;  // the stored bytes are the encoded rows and nothing else [X2]
   bool forks = true;             // else kFork does nothing
   bool saves = true;             // else kSave does nothing

@@ -37,6 +37,9 @@ ScriptSubject RegisteredSubject(std::string_view cache) {
   subject.model.block_size = spec.block_size;
   subject.model.refuses_host_slots = !spec.grants_host_slots;
   subject.model.windows = spec.windows;
+  if (spec.undo_rows > 0 && spec.windows.empty()) {
+    subject.windows_of = [spec](const KvGeometry& geometry) { return WindowsOf(spec, geometry); };
+  }
   return subject;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,37 @@ TEST(ScriptTest, TextAndJsonGiveBackEveryGeneratedScript) {
     ASSERT_EQ(ParseScript(ScriptText(script), "text"), script) << ScriptText(script);
     ASSERT_EQ(ParseScriptJson(ScriptJson(script), "json"), script) << ScriptJson(script);
   }
+}
+
+TEST(ScriptTest, WindowsOfTheLayersAreFieldsOfTheFirstLine) {
+  constexpr std::string_view kRing =
+      "cache ring/model+3 layers=2 heads=1 dim=1 max=9 window=4 full_interval=2\nclear\n";
+  const CacheScript script = ParseScript(kRing, "x");
+  EXPECT_EQ(script.geometry.window_of(0), 4);
+  EXPECT_EQ(script.geometry.window_of(1), 0);
+  EXPECT_EQ(ScriptText(script), kRing);
+  EXPECT_EQ(ParseScriptJson(ScriptJson(script), "json"), script);
+  EXPECT_THAT(ScriptJson(GenerateScript("simple", 7, 5)), testing::Not(HasSubstr("window")));
+}
+
+// Rings that take the windows of the geometry get some, all operations the same; others get none.
+TEST(ScriptBytesTest, WindowsTakeNoBytes) {
+  Random random(12);
+  std::set<int32_t> windows, intervals;
+  for (int i = 0; i < 500; ++i) {
+    std::vector<std::byte> bytes(20 + random.Below(60));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Below(256));
+    CacheScript ring = DecodeScript("ring/model+3", bytes);
+    const CacheScript simple = DecodeScript("simple", bytes);
+    ASSERT_EQ(simple.geometry.window, 0);
+    windows.insert(ring.geometry.window);
+    intervals.insert(ring.geometry.full_interval);
+    ring.geometry.window = ring.geometry.full_interval = 0;
+    ring.cache = "simple";
+    ASSERT_EQ(ring, simple);
+  }
+  EXPECT_THAT(windows, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(intervals, testing::ElementsAre(0, 2));
 }
 
 TEST(ScriptTest, TheSameSeedIsTheSameScript) {

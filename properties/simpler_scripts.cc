@@ -88,7 +88,18 @@ class Simplifier {
     for (const int32_t max_length : {g.max_length / 2, g.max_length - 1}) {
       Geometry(&KvGeometry::max_length, max_length);
     }
+    SimplifyWindows();
     if (script_.blocks > 0) simpler_.emplace_back(script_).blocks = 0;
+  }
+
+  void SimplifyWindows() {
+    const KvGeometry& g = script_.geometry;
+    if (g.window > 0) {  // none
+      KvGeometry& next = simpler_.emplace_back(script_).geometry;
+      next.window = next.full_interval = 0;
+    }
+    Geometry(&KvGeometry::window, g.window - 1);
+    if (g.full_interval > 0) simpler_.emplace_back(script_).geometry.full_interval = 0;
   }
 
   void ShiftPositions() {

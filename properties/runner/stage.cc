@@ -35,6 +35,7 @@ Stage::Stage(const CacheScript& script, const ScriptSubject& subject, Probe* pro
   ModelCacheOptions options = subject.model;
   options.geometry = geometry_;
   options.blocks_available = script.blocks;
+  if (subject.windows_of) options.windows = subject.windows_of(geometry_);
   if (first.subject->view_depends_on_query() || !options.windows.empty()) {
     options.max_step_rows = first.subject->max_step_rows();
   }
