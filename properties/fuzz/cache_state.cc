@@ -11,10 +11,14 @@ void AddFew(int64_t number, DigestBuilder* state) {
   state->AddU32(static_cast<uint32_t>(std::min<int64_t>(number, 3)));
 }
 
-// Where in a block or in the window's ring the length is, and whether layers agree about it.
-void AddPhases(const KvCache& cache, int32_t period, DigestBuilder* state) {
+// Where in a block, in the window's ring or in the ring of a layer that forgets the length is,
+// where the first row is that such a layer still has, and whether layers agree about the length.
+void AddPhases(const CacheSpec& spec, const KvCache& cache, DigestBuilder* state) {
   const int32_t length = cache.length(0);
+  const int32_t ring = RingRows(cache, 0);
+  const int32_t period = std::max({spec.block_size, spec.window, ring, 1});
   state->AddU32(static_cast<uint32_t>(length % period));
+  if (ring > 0) state->AddU32(static_cast<uint32_t>(cache.first_position(0) % ring));
   AddFew(length / period, state);
   bool agree = true;
   for (int32_t layer = 1; layer < cache.geometry().num_layers; ++layer) {
@@ -47,7 +51,7 @@ uint64_t CacheStateFeature(const CacheSpec& spec, const KvCache& cache, int32_t 
   DigestBuilder state;
   state.AddText(spec.name);
   AddFew(open, &state);
-  AddPhases(cache, std::max({spec.block_size, spec.window, 1}), &state);
+  AddPhases(spec, cache, &state);
   if (const auto blocks = BlockCountsOf(cache)) AddBlocks(*blocks, &state);
   return state.Finish().low;
 }

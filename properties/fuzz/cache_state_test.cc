@@ -10,8 +10,9 @@ namespace {
 
 class State {
  public:
-  explicit State(const std::string& name) : spec_(ParseCacheSpec(name)) {
-    cache_ = spec_.make({.geometry = {2, 1, 2, 12}, .sequences = 4, .shuffle_seed = std::nullopt});
+  explicit State(const std::string& name, int32_t max_length = 12) : spec_(ParseCacheSpec(name)) {
+    cache_ = spec_.make(
+        {.geometry = {2, 1, 2, max_length}, .sequences = 4, .shuffle_seed = std::nullopt});
   }
 
   void Write(KvCache& cache, int32_t first, int32_t count) {
@@ -44,6 +45,26 @@ TEST(CacheStateTest, PlacesInTheRingAreToldApart) {
   EXPECT_NE(state.Feature(), first);
   state.Write(state.cache(), 5, 2);
   EXPECT_NE(state.Feature(), first) << "the same place, the second time around";
+}
+
+// A ring of 12 rows, of which up to 9 are shown.
+TEST(CacheStateTest, PlacesInTheRingOfALayerThatForgetsAreToldApart) {
+  State state("ring/w6+3", 40);
+  const auto grow_to = [&](int32_t length) {
+    for (int32_t p = state.cache().length(0); p < length; ++p) state.Write(state.cache(), p, 1);
+    return state.Feature();
+  };
+  std::vector<uint64_t> first;
+  for (int32_t length = 9; length < 21; ++length) first.push_back(grow_to(length));
+  for (size_t i = 0; i < first.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(first[i], first[j]) << i + 9 << " and " << j + 9;
+  }
+
+  // The same length, and other rows behind it.
+  State back("ring/w6+3", 40);
+  for (int32_t p = 0; p < 12; ++p) back.Write(back.cache(), p, 1);
+  back.cache().Rollback(10);
+  EXPECT_NE(back.Feature(), first[1]);
 }
 
 TEST(CacheStateTest, LayersOfOtherLengthsAreToldApart) {
