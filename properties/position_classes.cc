@@ -7,12 +7,28 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, kPositionClasses> kNames = {
-    "empty",           "append",        "rewrite",           "rewrite_append",     "gap",
-    "crosses_block",   "ends_at_block", "ends_before_block", "begins_at_block",    "ends_at_max",
-    "ends_before_max", "ends_past_max", "longer_than_max",   "longer_than_window", "duplicate",
-    "decreasing",      "strided",       "shuffled",          "negative",           "int32_limit",
-    "sum_overflows"};
+constexpr std::array<std::string_view, kPositionClasses> kNames = {"empty",
+                                                                   "append",
+                                                                   "rewrite",
+                                                                   "rewrite_append",
+                                                                   "gap",
+                                                                   "crosses_block",
+                                                                   "ends_at_block",
+                                                                   "ends_before_block",
+                                                                   "ends_past_block",
+                                                                   "begins_at_block",
+                                                                   "ends_at_max",
+                                                                   "ends_before_max",
+                                                                   "ends_past_max",
+                                                                   "longer_than_max",
+                                                                   "longer_than_window",
+                                                                   "duplicate",
+                                                                   "decreasing",
+                                                                   "strided",
+                                                                   "shuffled",
+                                                                   "negative",
+                                                                   "int32_limit",
+                                                                   "sum_overflows"};
 
 // As int32 arithmetic has it: INT32_MIN comes after INT32_MAX.
 bool RunsOverInt32(std::span<const int32_t> positions) {
@@ -49,6 +65,7 @@ void CountRun(int64_t first, int64_t end, const PositionContext& c, Counter coun
   counter.Add(PositionClass::kCrossesBlock, first / block != (end - 1) / block);
   counter.Add(PositionClass::kEndsAtBlock, end % block == 0);
   counter.Add(PositionClass::kEndsBeforeBlock, end % block == block - 1);
+  counter.Add(PositionClass::kEndsPastBlock, end % block == 1 % block);
   counter.Add(PositionClass::kBeginsAtBlock, first > 0 && first % block == 0);
 }
 

@@ -19,6 +19,7 @@ enum class PositionClass : uint8_t {
   kCrossesBlock,      // contiguous, over a block boundary
   kEndsAtBlock,       // contiguous, its end is a block boundary
   kEndsBeforeBlock,   // one before it
+  kEndsPastBlock,     // one past it: the first row of a block
   kBeginsAtBlock,     // contiguous, from a block boundary other than 0
   kEndsAtMaxLength,   // contiguous, its end is max_length
   kEndsBeforeMax,     // one before it
@@ -33,7 +34,7 @@ enum class PositionClass : uint8_t {
   kInt32Limit,    // INT32_MIN or INT32_MAX among them
   kSumOverflows,  // contiguous, as int32 arithmetic has it, over or up to INT32_MAX
 };
-inline constexpr size_t kPositionClasses = 21;
+inline constexpr size_t kPositionClasses = 22;
 
 std::string_view PositionClassName(PositionClass position_class);  // "crosses_block", ...
 

@@ -33,7 +33,7 @@ TEST(PositionClassesTest, RunsAroundTheLength) {
 }
 
 TEST(PositionClassesTest, BlocksAndTheEndOfTheCache) {
-  EXPECT_EQ(ClassesOf({7, 8}), (Names{"gap", "crosses_block"}));
+  EXPECT_EQ(ClassesOf({7, 8}), (Names{"gap", "crosses_block", "ends_past_block"}));
   EXPECT_EQ(ClassesOf({10}), (Names{"gap", "ends_before_block", "ends_before_max"}));
   EXPECT_EQ(ClassesOf({11}), (Names{"gap", "ends_at_block", "ends_at_max"}));
   EXPECT_EQ(ClassesOf({12}), (Names{"ends_past_max"}));

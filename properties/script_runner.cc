@@ -137,11 +137,14 @@ class Runner : private runner::Stage {
   }
 
   void CountClasses(const ScriptOp& op) {
-    const int32_t length = HasLayer(op.layer) ? current().model->length(op.layer) : 0;
-    CountPositionClasses(
-        op.positions,
-        {length, geometry_.max_length, subject_.model.block_size, subject_.model.window},
-        &run_.counts.positions);
+    const bool has_layer = HasLayer(op.layer);
+    const int32_t length = has_layer ? current().model->length(op.layer) : 0;
+    // An exact window, or that of a layer which forgets.
+    const int32_t kept = has_layer ? current().model->attention_window(op.layer) : 0;
+    CountPositionClasses(op.positions,
+                         {length, geometry_.max_length, subject_.model.block_size,
+                          std::max(subject_.model.window, kept)},
+                         &run_.counts.positions);
   }
 
   static void Resize(std::vector<float>* rows, int32_t extra) {

@@ -3,6 +3,7 @@
 #include "properties/script_runner.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -12,6 +13,7 @@
 #include "caches/aligned_buffer.h"
 #include "caches/registry.h"
 #include "oracle/faulty_cache.h"
+#include "properties/class_reach.h"
 #include "properties/script_builder.h"
 
 namespace lockstep {
@@ -41,34 +43,6 @@ INSTANTIATE_TEST_SUITE_P(Registered, ScriptRunnerTest, testing::ValuesIn(CacheNa
                            return name;
                          });
 
-// Whether a cache of this kind can meet positions of the class at all.
-bool Reachable(PositionClass position_class, const CacheSpec& spec) {
-  switch (position_class) {
-    case PositionClass::kCrossesBlock:
-    case PositionClass::kEndsAtBlock:
-    case PositionClass::kEndsBeforeBlock:
-    case PositionClass::kBeginsAtBlock:
-      return spec.block_size > 0;
-    case PositionClass::kLongerThanWindow:
-      return spec.window > 0 && spec.window < 20;  // no script's max_length is longer
-    default:
-      return true;
-  }
-}
-
-bool Reachable(OperationClass operation_class, const CacheSpec& spec) {
-  switch (operation_class) {
-    case OperationClass::kInterleaved:
-    case OperationClass::kRedo:
-    case OperationClass::kRewriteAfterFork:
-      return true;
-    case OperationClass::kExhaustedOverReservation:  // pools of one block are taken by the slot
-      return spec.grants_host_slots && spec.block_size > 0 && spec.block_size < 16;
-    default:
-      return spec.grants_host_slots;
-  }
-}
-
 TEST_P(ScriptRunnerTest, AgreesWithTheModelAndReachesEveryClass) {
   const CacheSpec spec = ParseCacheSpec(GetParam());
   const ScriptSubject subject = RegisteredSubject(GetParam());
@@ -81,16 +55,7 @@ TEST_P(ScriptRunnerTest, AgreesWithTheModelAndReachesEveryClass) {
                               << ScriptText(ShrinkScript(script, subject));
     counts += run.counts;
   }
-  for (size_t i = 0; i < kPositionClasses; ++i) {
-    const auto position_class = static_cast<PositionClass>(i);
-    if (!Reachable(position_class, spec)) continue;
-    EXPECT_GT(counts.positions[i], 0) << PositionClassName(position_class);
-  }
-  for (size_t i = 0; i < kOperationClasses; ++i) {
-    const auto operation_class = static_cast<OperationClass>(i);
-    if (!Reachable(operation_class, spec)) continue;
-    EXPECT_GT(counts.sequences[i], 0) << OperationClassName(operation_class);
-  }
+  EXPECT_THAT(MissedClasses(counts, {GetParam()}, {subject}), testing::IsEmpty());
   EXPECT_GT(counts.granted, spec.grants_host_slots ? 200 : -1);
   EXPECT_GT(counts.committed, spec.grants_host_slots ? 100 : -1);
   EXPECT_GT(counts.refused, 100);
@@ -101,6 +66,35 @@ TEST_P(ScriptRunnerTest, AgreesWithTheModelAndReachesEveryClass) {
   EXPECT_GT(counts.forked, 20);
   EXPECT_GT(counts.restored, 5);
   EXPECT_GT(counts.rows_compared, 5000);
+}
+
+// A campaign that left a class out is told so by name, and one whose caches cannot reach it is not.
+TEST(ClassReachTest, AMissedClassIsNamed) {
+  ScriptCounts counts;
+  counts.positions.fill(1);
+  counts.sequences.fill(20'000);
+  EXPECT_THAT(MissedClasses(counts, {"paged/4"}, {RegisteredSubject("paged/4")}),
+              testing::IsEmpty());
+  counts.positions[static_cast<size_t>(PositionClass::kEndsPastBlock)] = 0;
+  counts.positions[static_cast<size_t>(PositionClass::kLongerThanWindow)] = 0;
+  counts.sequences[static_cast<size_t>(OperationClass::kForkOverReservation)] = 0;
+  const auto missed = [&](const std::string& cache) {
+    return MissedClasses(counts, {cache}, {RegisteredSubject(cache)});
+  };
+  EXPECT_THAT(missed("simple"), testing::ElementsAre("fork_over_reservation"));
+  EXPECT_THAT(missed("paged/4"), testing::ElementsAre("ends_past_block", "fork_over_reservation"));
+  EXPECT_THAT(missed("ring/w6-0+3"),
+              testing::ElementsAre("longer_than_window", "fork_over_reservation"));
+  EXPECT_THAT(missed("quantized/q8_0+q4_0/w4"), testing::ElementsAre("longer_than_window"));
+  EXPECT_THAT(missed("quantized/q8_0+q8_0/w0"), testing::IsEmpty());
+  ScriptSubject alone = RegisteredSubject("simple");
+  alone.forks = false;
+  EXPECT_THAT(MissedClasses(counts, {"simple"}, {alone}), testing::IsEmpty());
+
+  const std::string table = ClassTable(counts);
+  EXPECT_THAT(table, testing::HasSubstr("  positions: empty 1, append 1, "));
+  EXPECT_THAT(table, testing::HasSubstr(" ends_past_block 0,"));
+  EXPECT_THAT(table, testing::HasSubstr(" rewrite_after_fork 20k\n"));
 }
 
 ScriptSubject Planted(const std::string& cache, const Plant& plant) {

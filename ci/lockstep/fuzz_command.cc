@@ -139,9 +139,16 @@ ExitCode RunFuzz(const FuzzFlags& flags) {
       fmt::print("INCONCLUSIVE: {}: a planted fault was not found\n", name);
       return ExitCode::kInconclusive;
     }
-    ShardResult result = caches ? RunScriptCampaign(CampaignOf(flags, limit), &keeper)
-                                : RunBytes(flags, info, limit, &keeper);
-    WriteShard(flags, keeper, std::move(result));
+    if (caches) {
+      ScriptCampaignResult result = RunScriptCampaign(CampaignOf(flags, limit), &keeper);
+      WriteShard(flags, keeper, std::move(result.shard));
+      if (!result.missed.empty()) {
+        fmt::print("INCONCLUSIVE: no script reached {}\n", fmt::join(result.missed, ", "));
+        return ExitCode::kInconclusive;
+      }
+    } else {
+      WriteShard(flags, keeper, RunBytes(flags, info, limit, &keeper));
+    }
     if (keeper.faults() > 0 && !keeper.goes_on()) break;
   }
   return keeper.faults() > 0 ? ExitCode::kDifference : ExitCode::kHolds;

@@ -18,6 +18,7 @@
 #include "ci/lockstep/progress_line.h"
 #include "ci/lockstep/script_subject.h"
 #include "engine/stopwatch.h"
+#include "properties/class_reach.h"
 #include "properties/exhaustive.h"
 #include "properties/isolated_run.h"
 #include "properties/script_builder.h"
@@ -148,7 +149,7 @@ class ScriptCampaign {
     for (const std::string& name : caches_) subjects_.push_back(SubjectFor(name, options.plant));
   }
 
-  ShardResult Run() {
+  ScriptCampaignResult Run() {
     fmt::print("lockstep fuzz: seed {}, {} operations a script, {} caches\n", options_.seed,
                options_.operations, caches_.size());
     while (!IsDone()) {
@@ -160,6 +161,7 @@ class ScriptCampaign {
     fmt::print("{} scripts, {} operations, {} rows compared, {:.0f} operations/s\n", result_.inputs,
                counts_.operations, counts_.rows_compared,
                static_cast<double>(counts_.operations) / watch_.seconds());
+    fmt::print("{}", ClassTable(counts_));
     result_.inputs_of_all = options_.scripts > 0 ? options_.scripts : made_;
     result_.campaign =
         fmt::format("lockstep fuzz --seed {} --scripts {} --operations {}{}", options_.seed,
@@ -168,10 +170,19 @@ class ScriptCampaign {
     fmt::print("digest {}\n{}: {}{}\n", result_.sum.Hex(),
                keeper_.faults() == 0 ? "repeat" : "found by", result_.campaign,
                options_.shard.is_all() ? "" : " --shard " + options_.shard.Text());
-    return std::move(result_);
+    return {std::move(result_), Missed()};
   }
 
  private:
+  // Nothing is asked of few scripts: chance would have its say.
+  std::vector<std::string> Missed() const {
+    const bool asks =
+        result_.inputs >= kScriptsOfEveryClass && options_.operations >= kOperationsOfEveryClass;
+    if (!asks || keeper_.faults() > 0) return {};
+    const auto missed = MissedClasses(counts_, caches_, subjects_);
+    return {missed.begin(), missed.end()};
+  }
+
   bool IsDone() const {
     if (keeper_.faults() > 0 && !keeper_.goes_on()) return true;
     return options_.scripts > 0 ? made_ >= options_.scripts : watch_.seconds() >= options_.seconds;
@@ -350,7 +361,8 @@ uint64_t SeedOf(const std::string& text) {
   return DigestOfBytes(std::as_bytes(std::span(text))).low;
 }
 
-ShardResult RunScriptCampaign(const ScriptCampaignOptions& options, FindingKeeper* keeper) {
+ScriptCampaignResult RunScriptCampaign(const ScriptCampaignOptions& options,
+                                       FindingKeeper* keeper) {
   return ScriptCampaign(options, keeper).Run();
 }
 

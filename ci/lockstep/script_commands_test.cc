@@ -229,6 +229,15 @@ TEST(FuzzTest, ACacheThatCrashesIsAFindingWithAScript) {
   }
 }
 
+// Whatever a long campaign did not reach it has not tested; a short one, as here, need not.
+TEST(FuzzTest, ACampaignCountsItsClasses) {
+  const ProcessResult result =
+      RunLockstepCommand({"fuzz", "--scripts", "200", "--cache", "paged/2"});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\n  positions: empty "));
+  EXPECT_THAT(result.out, HasSubstr("\n  sequences of operations: refused_then_committed "));
+}
+
 TEST(FuzzTest, EveryScriptOfASmallScopeIsRunAndCounted) {
   const ProcessResult sound =
       RunLockstepCommand({"fuzz", "--exhaustive", "2", "--cache", "simple", "--cache", "paged/2"});
