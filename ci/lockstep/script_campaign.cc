@@ -303,7 +303,7 @@ class ExhaustiveCampaign {
     fmt::print(
         "holds: {:<26} {:>4} operations to choose from, {:>9} scripts of {}, {:>9} with "
         "shorter ones, {} rows compared\n",
-        scope_.cache, num_letters(), scripts, operations_, covered, counts.rows_compared);
+        scope_.script.cache, num_letters(), scripts, operations_, covered, counts.rows_compared);
   }
 
  private:
@@ -334,18 +334,18 @@ class ExhaustiveCampaign {
       while (!ends()) {
         if (++prefix.back() < static_cast<int32_t>(letters_.size())) continue;
         throw Error({"fuzz",
-                     "scripts of " + scope_.cache + " crash together and none of them alone",
+                     "scripts of " + scope_.script.cache + " crash together and none of them alone",
                      "run them under the sanitizers (LOCKSTEP_FULL=1 ctest -R Exhaustive)"});
       }
     }
-    CacheScript script = scope_;
+    CacheScript script = scope_.script;
     for (const int32_t letter : prefix) {
       script.ops.push_back(letters_[static_cast<size_t>(letter)]);
     }
     return script;
   }
 
-  CacheScript scope_;
+  ExhaustiveScope scope_;
   ScriptSubject subject_;
   int32_t operations_;
   std::vector<ScriptOp> letters_;
