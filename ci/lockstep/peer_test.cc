@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,7 +18,6 @@
 #include "ci/lockstep/test_process.h"
 #include "engine/synthetic.h"
 #include "engine/synthetic_types.h"
-#include "reports/peer/gguf_copy.h"
 #include "reports/peer_check.h"
 
 namespace lockstep::cli {
@@ -189,17 +189,15 @@ TEST(PeerCheckTest, AKnownDifferenceThatIsNotThereIsAFinding) {
 // A model of which the peer reads another file.
 class KnownDifferenceTest : public testing::Test {
  protected:
-  PeerCheckModel Model(const std::string& key, const std::optional<GgufValue>& value) {
-    const SyntheticSpec spec =
-        InWeightType(SyntheticPreset("tiny-mistral-6x2-q8_0"), GgmlType::kF32);
-    internal::GgufCopy copy(*MakeSyntheticModel(spec, 1));
+  static SyntheticSpec Spec() {
+    return InWeightType(SyntheticPreset("tiny-mistral-6x2-q8_0"), GgmlType::kF32);
+  }
+
+  PeerCheckModel Model(std::span<const std::byte> theirs) {
     const PeerCheckModel model = {.name = "known",
                                   .path = folder_.File("theirs.gguf"),
-                                  .file = GgufFile::FromBytes(copy.Image(), "ours")};
-    EXPECT_TRUE(copy.metadata.contains(key));
-    copy.metadata.erase(key);
-    if (value) copy.metadata.emplace(key, *value);
-    WriteWholeFile(model.path, copy.Image());
+                                  .file = MakeSyntheticModel(Spec(), 1)};
+    WriteWholeFile(model.path, theirs);
     return model;
   }
 
@@ -213,7 +211,9 @@ class KnownDifferenceTest : public testing::Test {
 };
 
 TEST_F(KnownDifferenceTest, OfAnIgnoredKeyIsThatAndNothingElse) {
-  PeerCheckModel model = Model("llama.attention.sliding_window", {});
+  SyntheticSpec without = Spec();
+  without.window = 0;
+  PeerCheckModel model = Model(MakeSyntheticImage(without, 1));
   EXPECT_EQ(Check(model, "s/a/a/").verdict, PeerCheckRow::Verdict::kDiffers);
   model.known = {.kind = PeerKnown::Kind::kIgnoresKey,
                  .text = "llama.attention.sliding_window",
@@ -231,8 +231,14 @@ TEST_F(KnownDifferenceTest, OfAnIgnoredKeyIsThatAndNothingElse) {
 }
 
 TEST_F(KnownDifferenceTest, OfARefusalIsThatMessageAndNothingElse) {
-  PeerCheckModel model = Model("general.architecture", std::string("weather"));
-  model.known = {.kind = PeerKnown::Kind::kRefuses, .text = "weather", .why = "it has no weather"};
+  std::vector<std::byte> image = MakeSyntheticImage(Spec(), 1);
+  const auto text = [&](std::string_view wanted, size_t from) {
+    const std::string_view all(reinterpret_cast<const char*>(image.data()), image.size());
+    return all.find(wanted, from);
+  };
+  std::memcpy(image.data() + text("llama", text("general.architecture", 0)), "cloud", 5);
+  PeerCheckModel model = Model(image);
+  model.known = {.kind = PeerKnown::Kind::kRefuses, .text = "cloud", .why = "it has no weather"};
   const PeerCheckRow known = Check(model, "s/a/a/");
   EXPECT_EQ(known.verdict, PeerCheckRow::Verdict::kKnown) << known.detail;
   EXPECT_THAT(known.detail, HasSubstr("it has no weather: "));
