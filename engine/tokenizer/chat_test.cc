@@ -144,7 +144,9 @@ constexpr Published kPublished[] = {
 {%- for m in messages %}
   {{- '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content + '<|eot_id|>' }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %})"},
+{%- if add_generation_prompt %}
+  {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %})"},
     {"gemma",
      R"({{- bos_token }}
 {%- set state = namespace(before='') %}
