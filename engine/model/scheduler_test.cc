@@ -288,6 +288,19 @@ TEST_F(SchedulerTest, F5_ChunksThatAreNotTheLastHaveNoLogits) {
   ExpectAsGenerated(Request(11, 3), all.at(2));
 }
 
+// Before whole prompts of others, with one token left: neither is a row counted for the chunk, nor
+// a token drawn from it.
+TEST_F(SchedulerTest, F5_AChunkTakesNobodysLogits) {
+  PagedKvCache root = Root(30);
+  Scheduler scheduler(transformer_, root, {.step_tokens = 16, .chunk_tokens = 3});
+  const std::vector<ServeRequest> requests = {Request(4, 4), Request(2, 4), Request(3, 4)};
+  for (const ServeRequest& request : requests) scheduler.Submit(request);
+  const auto all = RunAll(scheduler);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ExpectAsGenerated(requests[i], all.at(static_cast<int64_t>(i) + 1));
+  }
+}
+
 TEST_F(SchedulerTest, WhatCouldNeverRunIsRefused) {
   PagedKvCache root = Root(3);
   Scheduler scheduler(transformer_, root, {});
