@@ -80,7 +80,7 @@ Command ReportCommand() {
       .details =
           "Files, told by what is in them:\n"
           "  lockstep verify --json           caches, write paths, granted slots\n"
-          "  lockstep verify --matrix --json-file FILE\n"
+          "  lockstep verify --matrix --json-file FILE, with --every-type too\n"
           "  lockstep gate --json-file FILE\n"
           "  lockstep conform --json-file FILE\n"
           "  lockstep golden explain --json   layers and stages that differ first\n"

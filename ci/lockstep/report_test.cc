@@ -59,6 +59,22 @@ TEST_F(ReportCommandTest, ReadsWhatVerifyAndItsMatrixWrite) {
   EXPECT_EQ(matrix["rows"].size(), 2u);
 }
 
+TEST_F(ReportCommandTest, ReadsWhatAMatrixOfEveryTypeWrites) {
+  const std::vector<std::string> types = {
+      "verify", "--matrix",   "--every-type", "--synthetic", "tiny-qwen3-5x1-f16",
+      "--axis", "write-path", "--weights",    "q8_0",        "--json"};
+  const auto [holds, holds_code] = Part(Written("t.json", types));
+  EXPECT_EQ(holds_code, 0) << holds.dump();
+  ASSERT_EQ(holds["rows"].size(), 1u);
+  EXPECT_EQ(holds["rows"][0][2].get<std::string>(), "16");
+  std::vector<std::string> planted = types;
+  planted.insert(planted.end(), {"--control", "nudged-commit"});
+  const auto [differs, differs_code] = Part(Written("d.json", planted));
+  EXPECT_EQ(differs_code, 1);
+  EXPECT_THAT(differs["complaints"][0].get<std::string>(),
+              HasSubstr("tiny-qwen3-5x1-f16 in q8_0: DIFFERS: write-path direct"));
+}
+
 TEST_F(ReportCommandTest, ReadsWhatGateConformAndExplainWrite) {
   WriteWholeTextFile(
       File("plan.toml"),

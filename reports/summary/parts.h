@@ -12,6 +12,7 @@ namespace lockstep::internal {
 
 ReportPart VerifyPart(const nlohmann::json& json);
 ReportPart MatrixPart(const nlohmann::json& json);
+ReportPart TypesPart(const nlohmann::json& json);
 ReportPart GatePart(const nlohmann::json& json);
 ReportPart ConformPart(const nlohmann::json& json);
 ReportPart ExplainPart(const nlohmann::json& json);

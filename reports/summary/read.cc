@@ -38,6 +38,10 @@ constexpr Kind kKinds[] = {
      },
      internal::MatrixPart},
     {[](const json& j) {
+       return Has(j, {"rows", "combinations"});
+     },
+     internal::TypesPart},
+    {[](const json& j) {
        return Has(j, {"parts", "tier"});
      },
      internal::GatePart},

@@ -86,6 +86,24 @@ ReportPart MatrixPart(const json& matrix) {
   return part;
 }
 
+ReportPart TypesPart(const json& types) {
+  ReportPart part{.title = "Families in every weight type",
+                  .verdict = VerdictOf(Text(types, "outcome")),
+                  .sentence = Text(types, "verdict"),
+                  .command = Text(types, "command")};
+  part.table.header = {"family", "weights", "combinations", "digests compared", "verdict"};
+  for (const json& row : types.at("rows")) {
+    const std::string family = Text(row, "family"), weights = Text(row, "weights");
+    const std::string verdict = Text(row, "verdict");
+    part.table.rows.push_back(
+        {family, weights, Number(row, "combinations"), Number(row, "comparisons"), verdict});
+    if (verdict == "equal") continue;
+    part.complaints.push_back(fmt::format("{} in {}: {}: {}", family, weights, verdict,
+                                          row.value("detail", std::string())));
+  }
+  return part;
+}
+
 ReportPart GatePart(const json& gate) {
   ReportPart part{.title = "Gate, tier " + Text(gate, "tier"),
                   .verdict = VerdictOf(Text(gate, "verdict")),
