@@ -62,9 +62,9 @@ TEST(CommandsOfTest, RowsOfTablesGiveWhatIsTypedHere) {
   EXPECT_THAT(TextsOf("| command | what |\n|---|---|\n| `ci/a --b` | says `ci/c` |\n"
                       "| `build/gate/d` | e |\n"),
               ElementsAre("ci/a --b", "build/gate/d"));
-  // A name, two commands, a link, the second cell, a placeholder's row, and a block.
+  // A name, a folder, two commands, a link, the second cell, a placeholder's row, and a block.
   EXPECT_THAT(
-      TextsOf("| `f32` | a |\n| `ci/a`, `ci/b` | c |\n| [`ci/a`](../ci/a) | b |\n"
+      TextsOf("| `f32` | a |\n| `ci/` | b |\n| `ci/a`, `ci/b` | c |\n| [`ci/a`](../ci/a) | b |\n"
               "| a | `ci/b` |\n| `lockstep a N` | b |\n| `ci/a\n```\n| `ci/a` | b |\n```\n"),
       IsEmpty());
 }

@@ -42,7 +42,8 @@ std::string_view CommandOfRow(std::string_view line) {
   const size_t end = line.find('`');
   if (end == std::string_view::npos || !line.substr(end).starts_with(kEnd)) return {};
   const std::string_view code = line.substr(0, end);
-  return code.starts_with("ci/") || code.starts_with("build/gate/") ? code : std::string_view();
+  const bool here = code.starts_with("ci/") || code.starts_with("build/gate/");
+  return here && !code.ends_with('/') ? code : std::string_view();
 }
 
 // What stands between the fences that the reader is inside of.
