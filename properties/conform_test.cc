@@ -67,7 +67,7 @@ TEST_P(DevicePluginTest, PassesEveryClauseButThoseOfSlots) {
   options.hostile_scripts = 10;
   const ConformResult result = Conform(options);
   EXPECT_GT(result.scripts, 300);
-  ExpectNoFailure(result, {"R2", "R4", "R5", "R7", "C1", "C3", "B3", "fork threads"});
+  ExpectNoFailure(result, {"R2", "R4", "R5", "R7", "C1", "C3", "B3", "blocks", "fork threads"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Caches, DevicePluginTest,

@@ -61,9 +61,10 @@ std::vector<std::byte> GoodImage() { return MakeSyntheticImage(SyntheticPreset(k
 
 // What a device is asked for and the host would do alone.
 TEST(WrongUseTest, ADeviceThatWouldHaveNothingToDo) {
-  ExpectRefused(SyntheticRun({"--device", "host-executor", "--cache", "paged/4"}),
+  ExpectRefused(SyntheticRun({"--prompt", "x", "--device", "host-executor", "--cache", "paged/4"}),
                 {"--device: cache 'paged/4' has no rows on a device", "leave out --cache"});
-  ExpectRefused(SyntheticRun({"--gpu-layers", "2"}), {"--gpu-layers: ", "give --device too"});
+  ExpectRefused(SyntheticRun({"--prompt", "x", "--gpu-layers", "2"}),
+                {"--gpu-layers: ", "give --device too"});
   const std::vector<std::string> verify = {"verify", "--synthetic", std::string(kPreset)};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), verify.begin(), verify.end());
