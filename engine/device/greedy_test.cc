@@ -128,7 +128,7 @@ TEST(GreedyTest, GenerationWithoutADigestBringsItsTokensAlone) {
   const std::vector<int32_t> prompt = {5, 1, 7};
   device->Take();
   const GenerateResult tokens = Generate(pair.device.engine, *pair.device.cache, prompt,
-                                               {.max_new_tokens = 9, .logits_digest = false});
+                                         {.max_new_tokens = 9, .logits_digest = false});
   EXPECT_EQ(device->Take().to_host, 9 * kTokenBytes);
   const GenerateResult all =
       Generate(pair.host.engine, *pair.host.cache, prompt, {.max_new_tokens = 9});
