@@ -2,10 +2,14 @@
 #ifndef LOCKSTEP_PROPERTIES_CONFORM_TEST_UTIL_H_
 #define LOCKSTEP_PROPERTIES_CONFORM_TEST_UTIL_H_
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "properties/conform.h"
 
@@ -25,6 +29,19 @@ inline const ClauseResult& FindClause(const ConformResult& result, const std::st
     if (r.clause == clause) return r;
   }
   throw std::runtime_error("no result for " + clause);
+}
+
+// Every clause passes, but for those that the plug-in's table has nothing for.
+inline void ExpectNoFailure(const ConformResult& result,
+                            const std::vector<std::string>& unsupported) {
+  EXPECT_TRUE(result.conforms);
+  for (const ClauseResult& r : result.clauses) {
+    const bool declared = std::ranges::find(unsupported, r.clause) != unsupported.end();
+    EXPECT_EQ(r.verdict,
+              declared ? ClauseResult::Verdict::kUnsupported : ClauseResult::Verdict::kPass)
+        << r.clause << " " << r.what << "\n"
+        << ScriptText(r.script);
+  }
 }
 
 }  // namespace lockstep

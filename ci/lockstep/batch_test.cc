@@ -20,10 +20,11 @@ constexpr std::string_view kTexts =
     "Twice upon a time\n"
     "Once upon a time there was a fox\n";
 
-ProcessResult Batch(std::string_view texts, std::vector<std::string> more) {
+ProcessResult Batch(std::string_view texts, std::vector<std::string> more,
+                    const std::string& new_tokens = "5") {
   const std::string path = WriteTestFile("prompts", std::as_bytes(std::span(texts)));
-  std::vector<std::string> args = {
-      "batch", "--synthetic", "tiny-gqa-9x3-q8_0", "--prompts", path, "-n", "5"};
+  std::vector<std::string> args = {"batch", "--synthetic", "tiny-gqa-9x3-q8_0", "--prompts",
+                                   path,    "-n",          new_tokens};
   args.insert(args.end(), more.begin(), more.end());
   return RunLockstepCommand(args);
 }
@@ -90,13 +91,15 @@ TEST(BatchCommandTest, F5_TextsTogetherAreAsAlone) {
 
 // Where a text ends and what is told of its tokens: in turn, together, and as `run` has it.
 TEST(BatchCommandTest, F5_StopsAndLogProbabilitiesAreThoseOfRun) {
-  const std::vector<std::string> drawn = {"--temperature", "1.2", "--sample-seed", "9", "-n", "12"};
+  const std::vector<std::string> drawn = {"--temperature", "1.2", "--sample-seed", "9"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), drawn.begin(), drawn.end());
-    return Batch(kTexts, more);
+    return Batch(kTexts, more, "12");
   };
-  const std::string whole = Lines(with({}))[1]["text"];
-  const std::string stop = "filler_2";  // inside a token's piece, of this text alone
+  const std::vector<json> unstopped = Lines(with({}));
+  ASSERT_EQ(unstopped.size(), 4u);
+  const std::string whole = unstopped[1]["text"];
+  const std::string stop = "filler_2";  // inside a token's piece
   ASSERT_NE(whole.find(stop), whole.npos) << whole;
   const ProcessResult in_turn = with({"--stop", stop, "--logprobs", "2"});
   const ProcessResult together =
