@@ -27,6 +27,7 @@
 #include "caches/error.h"
 #include "caches/plugin.h"
 #include "caches/registry.h"
+#include "properties/test_plugin.h"
 
 namespace lockstep {
 namespace {
@@ -55,34 +56,6 @@ const Sequence& At(const void* self) { return *static_cast<const Sequence*>(self
 
 std::span<const int32_t> Positions(const int32_t* positions, int32_t n) {
   return {positions, static_cast<size_t>(n)};
-}
-
-// Exceptions end here.
-template <typename Call>
-lockstep_kv_status StatusOf(Call&& call) {
-  try {
-    call();
-    return LOCKSTEP_KV_OK;
-  } catch (const std::bad_alloc&) {
-    return LOCKSTEP_KV_EXHAUSTED;
-  } catch (const std::out_of_range&) {
-    return LOCKSTEP_KV_OUT_OF_RANGE;
-  } catch (const std::invalid_argument&) {
-    return LOCKSTEP_KV_INVALID_ARGUMENT;
-  } catch (const Error&) {
-    return LOCKSTEP_KV_INVALID_ARGUMENT;
-  } catch (const std::logic_error&) {
-    return LOCKSTEP_KV_LOGIC_ERROR;
-  }
-}
-
-template <typename Call>
-void* PointerOf(Call&& call) {
-  try {
-    return call();
-  } catch (const std::exception&) {
-    return nullptr;
-  }
 }
 
 void* Create(const lockstep_kv_geometry* g) {
