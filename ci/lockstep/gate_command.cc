@@ -96,7 +96,7 @@ Scope ScopeOf(const GateFlags& flags, const Plan& plan) {
   const Shard shard = ParseShard(flags.shard);
   if (shard.is_all()) return scope;
   KeepPartsOfShard(&scope.parts, shard.index, shard.count);
-  scope.text += fmt::format(", shard {}/{}", shard.index, shard.count);
+  scope.text += ", shard " + shard.Text();
   return scope;
 }
 

@@ -14,9 +14,8 @@
 //   tiers = ["smoke", "full"]
 //   minutes = 1               of this part
 //   paths = ["caches/*"]      files that affect it; left out: every file does
-//   may_skip = ["GpuTest.*"]  of a part that is a run of ctest: the tests that it may skip; any
-//   other
-//                             that it skips, or does not run, makes it inconclusive
+//   may_skip = ["GpuTest.*"]  of a part that is a run of ctest: the tests that it may skip;
+//                             any other that it skips, or does not run, makes it inconclusive
 //
 // Paths and names of tests are patterns of fnmatch(3) without flags, paths from the root of the
 // repository: a `*` matches slashes too. A line runs in the folder of `lockstep gate` and finds

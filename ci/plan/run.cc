@@ -1,7 +1,6 @@
 #include "ci/plan/run.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -45,10 +44,7 @@ std::string UnexpectedlySkipped(const std::string& log, const std::vector<std::s
   for (auto it = std::sregex_iterator(log.begin(), log.end(), line); it != std::sregex_iterator();
        ++it) {
     const std::string name = (*it)[1];
-    const bool may = std::ranges::any_of(may_skip, [&](const std::string& pattern) {
-      return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-    });
-    if (may) continue;
+    if (FirstMatch(may_skip, name) != nullptr) continue;
     constexpr int32_t kNamed = 5;
     if (++count <= kNamed) names += (names.empty() ? "" : ", ") + name;
   }

@@ -14,20 +14,14 @@
 namespace lockstep {
 namespace {
 
-// The first of `patterns` that the file matches, or nullptr.
-const std::string* Match(const std::vector<std::string>& patterns, const std::string& file) {
-  const auto matches = [&](const std::string& p) {
-    return fnmatch(p.c_str(), file.c_str(), 0) == 0;
-  };
-  const auto found = std::ranges::find_if(patterns, matches);
-  return found == patterns.end() ? nullptr : &*found;
-}
-
 // Why any part runs whose patterns do not say so: a file that nobody wrote a pattern for.
 std::string UnknownFile(const Plan& plan, const std::vector<std::string>& changed) {
   for (const std::string& file : changed) {
-    const auto knows = [&](const PlanPart& part) { return Match(part.paths, file) != nullptr; };
-    if (Match(plan.ignore, file) == nullptr && std::ranges::none_of(plan.parts, knows)) return file;
+    const auto knows = [&](const PlanPart& part) {
+      return FirstMatch(part.paths, file) != nullptr;
+    };
+    if (FirstMatch(plan.ignore, file) == nullptr && std::ranges::none_of(plan.parts, knows))
+      return file;
   }
   return {};
 }
@@ -35,9 +29,9 @@ std::string UnknownFile(const Plan& plan, const std::vector<std::string>& change
 std::string ReasonToRun(const Plan& plan, const PlanPart& part,
                         const std::vector<std::string>& changed) {
   for (const std::string& file : changed) {
-    if (Match(plan.ignore, file) != nullptr) continue;
+    if (FirstMatch(plan.ignore, file) != nullptr) continue;
     if (part.paths.empty()) return fmt::format("{} changed", file);
-    if (const std::string* pattern = Match(part.paths, file)) {
+    if (const std::string* pattern = FirstMatch(part.paths, file)) {
       return fmt::format("{} matches {}", file, *pattern);
     }
   }
@@ -64,6 +58,13 @@ std::vector<std::string> Git(std::vector<std::string> arguments) {
 }
 
 }  // namespace
+
+const std::string* FirstMatch(const std::vector<std::string>& patterns, const std::string& text) {
+  const auto found = std::ranges::find_if(patterns, [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+  });
+  return found == patterns.end() ? nullptr : &*found;
+}
 
 std::vector<Selected> SelectParts(const Plan& plan, std::string_view tier, bool by_diff,
                                   const std::vector<std::string>& changed) {

@@ -16,6 +16,9 @@ struct Selected {
   std::string reason;  // why it runs, or why not: a file and a pattern
 };
 
+// The first of the patterns of a plan that a path or the name of a test matches, or nullptr.
+const std::string* FirstMatch(const std::vector<std::string>& patterns, const std::string& text);
+
 // The parts of a tier in the plan's order. By `changed`, paths from the root of the repository,
 // when `by_diff`: a part runs when a changed file matches one of its patterns, when it has none and
 // a file is not ignored, and when a file matches no pattern of the plan at all, because nobody
