@@ -83,6 +83,9 @@ CampaignOptions OptionsFrom(const Flags& flags) {
        "-DCMAKE_CXX_COMPILER_LAUNCHER=" + flags.root + "/ci/mutation/relaxed"}};
   options.jobs = flags.jobs;
   options.checks = ChosenBy(flags);
+  if (std::ranges::count(options.checks, kQuickTests) > 0) {
+    options.slow_tests = ReadSlowTests(flags.root + "/ci/slow_tests.txt");
+  }
   options.asks_reference = options.checks.empty() || flags.reference;
   options.on_result = [](const FaultResult& result) {
     fmt::print("{}\n", ResultLine(result));

@@ -48,6 +48,7 @@ struct CampaignOptions {
   // Of the suite, by name; empty: all. A fault whose catcher is none of them meets the others in
   // their order, without it.
   std::vector<std::string> checks;
+  std::string slow_tests;  // of ReadSlowTests, where kQuickTests is among the checks
   // A check hangs when it takes this and eight times what it takes without a fault.
   double seconds_of_patience = 15;
   bool asks_reference = true;  // also score the reference's suite, whatever checks are chosen

@@ -45,6 +45,7 @@ struct PartChecks {
 const std::vector<PartChecks>& KnownParts() {
   static const std::vector<PartChecks> kParts = {
       {"tidy", {"tidy"}},
+      {"quick-tests", {std::string(kQuickTests)}},
       {"golden", {"golden"}},
       {"verify", {"verify"}},
       {"matrix", {"matrix"}},
@@ -58,6 +59,13 @@ bool IsOperation(std::string_view word) {
     if (word == ScriptOpName(static_cast<ScriptOpKind>(kind))) return true;
   }
   return false;
+}
+
+// In a filter all that follows the first "-" is left out.
+std::string FilterFlag(std::string_view filter, const std::string& left_out) {
+  std::string flag = "--gtest_filter=" + std::string(filter);
+  if (left_out.empty()) return flag;
+  return flag + (filter.find('-') == filter.npos ? "-" : ":") + left_out;
 }
 
 std::string_view FolderOf(std::string_view path) { return path.substr(0, path.find('/')); }
@@ -107,7 +115,7 @@ Check FindCheck(const std::vector<Check>& suite, std::string_view catcher) {
   Check check = *found;
   if (colon != catcher.npos) {
     check.name = std::string(catcher);
-    check.argv.push_back("--gtest_filter=" + std::string(catcher.substr(colon + 1)));
+    check.argv = {check.argv[0], FilterFlag(catcher.substr(colon + 1), check.left_out)};
   }
   return check;
 }
@@ -128,14 +136,38 @@ std::vector<std::string> ChecksOfTier(const Plan& plan, std::string_view tier) {
   return names;
 }
 
+std::string ReadSlowTests(const std::string& file) {
+  std::string patterns;
+  std::istringstream lines(ReadWholeTextFile(file));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find_last_not_of(" \t", line.find('#') - 1);
+    if (line.starts_with('#') || end == line.npos) continue;
+    patterns += (patterns.empty() ? "" : ":") + line.substr(0, end + 1);
+  }
+  if (patterns.empty()) throw Error({file, "names no test", "its first lines say what it is for"});
+  return patterns;
+}
+
 std::vector<Check> ChosenChecks(const std::vector<Check>& suite,
-                                const std::vector<std::string>& names) {
+                                const std::vector<std::string>& names,
+                                const std::string& slow_tests) {
   if (names.empty()) return suite;
   std::vector<Check> chosen;
-  for (const std::string& name : names) {
-    const Check check = FindCheck(suite, name);
+  const auto choose = [&chosen](const Check& check) {
     if (std::ranges::find(chosen, check.name, &Check::name) == chosen.end()) {
       chosen.push_back(check);
+    }
+  };
+  for (const std::string& name : names) {
+    if (name != kQuickTests) {
+      choose(FindCheck(suite, name));
+      continue;
+    }
+    for (Check check : suite) {
+      if (!check.is_gtest) continue;
+      check.left_out = slow_tests;
+      check.argv.push_back(FilterFlag("", slow_tests));
+      choose(check);
     }
   }
   return chosen;

@@ -17,6 +17,7 @@ struct Check {
   bool is_gtest = false;             // takes gtest's flags
   double seconds = 0;                // with no fault in place, once that was measured
   bool in_sources = false;           // runs in the root of the sources, else in the build folder
+  std::string left_out = {};         // of a gtest: its patterns of what does not run, ":" between
 };
 
 // Every test binary that `checks_file` lists (a line each: target, path relative to the build
@@ -35,10 +36,17 @@ Check FindCheck(const std::vector<Check>& suite, std::string_view catcher);
 // is. Throws Error for a tier that is not there and for a part that is no check.
 std::vector<std::string> ChecksOfTier(const Plan& plan, std::string_view tier);
 
+// The patterns of ci/slow_tests.txt, ":" between. Throws Error for a file without one.
+std::string ReadSlowTests(const std::string& file);
+
+// What ci/quick-tests runs: every test binary, without the slow tests.
+inline constexpr std::string_view kQuickTests = "quick-tests";
+
 // The checks of those names, each once, a filter of gtest as in a catcher; all when there are none.
-// Throws Error as FindCheck does.
+// kQuickTests stands for every test binary without `slow_tests`. Throws Error as FindCheck does.
 std::vector<Check> ChosenChecks(const std::vector<Check>& suite,
-                                const std::vector<std::string>& names);
+                                const std::vector<std::string>& names,
+                                const std::string& slow_tests);
 
 // Whether FindCheck finds it.
 bool HasCheck(const std::vector<Check>& suite, std::string_view catcher);

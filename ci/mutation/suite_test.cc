@@ -48,12 +48,35 @@ TEST(SuiteTest, ACatcherIsACheckWithAFilter) {
 // A choice with a filter once left nothing, and of nothing no check fails.
 TEST(SuiteTest, ChecksAreChosenByName) {
   const std::vector<Check> suite = FourChecks();
-  EXPECT_THAT(NamesOf(ChosenChecks(suite, {})), ElementsAre("a", "b", "c", "d"));
-  EXPECT_THAT(NamesOf(ChosenChecks(suite, {"d", "a:A.*", "d"})), ElementsAre("d", "a:A.*"));
-  EXPECT_THROW(ChosenChecks(suite, {"d", "e"}), Error);
+  EXPECT_THAT(NamesOf(ChosenChecks(suite, {}, "")), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(NamesOf(ChosenChecks(suite, {"d", "a:A.*", "d"}, "")), ElementsAre("d", "a:A.*"));
+  EXPECT_THROW(ChosenChecks(suite, {"d", "e"}, ""), Error);
   EXPECT_TRUE(HasCheck(suite, "a:A.*"));
   EXPECT_FALSE(HasCheck(suite, "d:A.*"));
   EXPECT_FALSE(HasCheck(suite, "e"));
+}
+
+// A catcher that is slow itself catches nothing then, or the smoke tier would be said to do more
+// than it does.
+TEST(SuiteTest, QuickTestsAreEveryTestBinaryWithoutTheSlowOnes) {
+  const std::vector<Check> quick = ChosenChecks(FourChecks(), {"quick-tests", "d"}, "S.*:T.*");
+  EXPECT_THAT(NamesOf(quick), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(quick[1].argv, ElementsAre("caches/b", "--gtest_filter=-S.*:T.*"));
+  EXPECT_THAT(quick[3].argv, ElementsAre("lockstep", "d"));
+  EXPECT_THAT(FindCheck(quick, "a:A.*").argv,
+              ElementsAre("engine/a", "--gtest_filter=A.*-S.*:T.*"));
+  EXPECT_THAT(FindCheck(quick, "a:A.*-A.b").argv,
+              ElementsAre("engine/a", "--gtest_filter=A.*-A.b:S.*:T.*"));
+}
+
+TEST(SuiteTest, SlowTestsAreReadFromAList) {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("slow.txt");
+  std::ofstream(path) << "# why\n\nA.*\nB.c/*  # d\n \n";
+  EXPECT_EQ(ReadSlowTests(path), "A.*:B.c/*");
+  std::ofstream(path) << "# nothing\n";
+  EXPECT_THROW(ReadSlowTests(path), Error);
+  EXPECT_THAT(ReadSlowTests(LOCKSTEP_SOURCE_DIR "/ci/slow_tests.txt"), testing::HasSubstr(":"));
 }
 
 std::vector<std::string> Words(const std::string& line) {
@@ -69,13 +92,13 @@ TEST(SuiteTest, TheSmokeTierOfTheTreeIsAChoice) {
   const std::string file = LOCKSTEP_SOURCE_DIR "/ci/lockstep.toml";
   const Plan plan = ParsePlan(ReadWholeTextFile(file), file);
   const std::vector<std::string> names = ChecksOfTier(plan, "smoke");
-  EXPECT_THAT(names, ElementsAre("tidy", "golden", "verify", "fuzz", "fuzz-engine", "fuzz-gguf",
-                                 "fuzz-tokenizer", "fuzz-plugin"));
+  EXPECT_THAT(names, ElementsAre("tidy", "quick-tests", "golden", "verify", "fuzz", "fuzz-engine",
+                                 "fuzz-gguf", "fuzz-tokenizer", "fuzz-plugin"));
   EXPECT_THROW(ChecksOfTier(plan, "smok"), Error);
   EXPECT_THROW(ChecksOfTier(plan, "full"), Error);  // has parts that are no check
 
   std::vector<std::string> of_checks, of_parts;  // fuzz targets
-  for (const Check& check : ChosenChecks(ReadSuite(path), names)) {
+  for (const Check& check : ChosenChecks(ReadSuite(path), names, "")) {
     const auto target = std::ranges::find(check.argv, "--target");
     if (target != check.argv.end()) of_checks.push_back(*(target + 1));
   }
