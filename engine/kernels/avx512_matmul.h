@@ -80,6 +80,23 @@ inline __m512i FirstSum(const ActivationBlock& x, int32_t sub) {
   }
 }
 
+// What the low of sub-block `sub` is multiplied with (InputSum): for half a block, whose sum is not
+// stored, by products with ones; every lane has it then.
+template <GgmlType kType>
+inline __m512 InputSums512(const ActivationBlock& x, int32_t sub) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  if constexpr (kFormat.subs() == 1) {
+    return _mm512_set1_ps(InputSum<kType>(x, sub));
+  } else {
+    constexpr int32_t kCount = kFours / kFormat.subs();
+    __m512i sum = _mm512_setzero_si512();
+    LOCKSTEP_UNROLL for (int32_t i = 0; i < kCount; ++i) {
+      sum = DotLine(sum, _mm512_set1_epi8(1), BroadcastFour(x.quants + 4 * (sub * kCount + i)));
+    }
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(x.scale));
+  }
+}
+
 // The sub-block's sums of weights * quants for every token and group of the tile.
 template <GgmlType kType, size_t kGroups, size_t kTokens>
 inline void SubBlockSums512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
@@ -124,7 +141,7 @@ inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
   }
   if constexpr (FormatOf(kType).lows) {
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-      const __m512 input = _mm512_set1_ps(InputSum<kType>(x[t][b], sub));
+      const __m512 input = InputSums512<kType>(x[t][b], sub);
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
         chain[t][g] = _mm512_fmadd_ps(scales[g].low[sub].part[0], input, chain[t][g]);
       }
@@ -132,13 +149,20 @@ inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
   }
 }
 
+// Whether a tile keeps the scales of a segment, which is a unit of the types that have such scales.
+// For several tokens their registers are worth more than reading them again.
+template <size_t kTokens>
+inline constexpr bool kHoldsSupers = kTokens == 1;
+
 template <GgmlType kType, size_t kGroups, size_t kTokens>
 inline void AddBlock512(const TilePlace<kGroups>& at, int32_t b,
+                        const SuperScales (&supers)[kGroups],
                         const ActivationBlock* const (&x)[kTokens],
                         __m512 (&chain)[kTokens][kGroups]) {
   BlockScales<kType> scales[kGroups];
   LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
-    scales[g] = LoadScales<kType>(at.group[g], b);
+    scales[g] = kHoldsSupers<kTokens> ? LoadScales<kType>(at.group[g], b, supers[g])
+                                      : LoadScales<kType>(at.group[g], b);
   }
   AddSubBlock512<kType, kGroups, kTokens>(at, b, 0, scales, x, chain);
   if constexpr (FormatOf(kType).subs() == 2) {
@@ -162,8 +186,12 @@ inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) chain[t][g] = _mm512_setzero_ps();
     }
+    SuperScales supers[kGroups];
+    if constexpr (kHoldsSupers<kTokens>) {
+      for (size_t g = 0; g < kGroups; ++g) supers[g] = LoadSuperScales<kType>(at.group[g], begin);
+    }
     for (int32_t b = begin; b < end; ++b) {
-      AddBlock512<kType, kGroups, kTokens>(at, b, tokens, chain);
+      AddBlock512<kType, kGroups, kTokens>(at, b, supers, tokens, chain);
     }
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {

@@ -126,9 +126,8 @@ inline Lanes LanesOf(const int32_t* integers) {
 inline Lanes LanesOf(Bytes bytes) {
   Lanes x;
 #if defined(__AVX512BW__)
-  using Shorts16 = int16_t __attribute__((vector_size(32)));
-  const auto shorts = __builtin_convertvector(bytes, Shorts16);
-  x.part[0] = __builtin_convertvector(__builtin_convertvector(shorts, Ints), Floats);
+  const __m512i wide = _mm512_cvtepi8_epi32(__builtin_bit_cast(__m128i, bytes));
+  x.part[0] = __builtin_bit_cast(Floats, _mm512_cvtepi32_ps(wide));
 #elif defined(__AVX2__)
   using Shorts16 = int16_t __attribute__((vector_size(32)));
   const auto shorts = __builtin_convertvector(bytes, Shorts16);
