@@ -238,8 +238,7 @@ CampaignResult RunCampaign(const std::vector<Planting>& plantings, const Campaig
     const std::string& catcher = planting.fault.catcher;
     if (!catcher.empty()) FindCheck(whole, catcher);  // throws for an unknown one
   }
-  Checks checks{.suite = ChosenChecks(whole, options.checks, options.slow_tests),
-                .reference = {}};
+  Checks checks{.suite = ChosenChecks(whole, options.checks, options.slow_tests), .reference = {}};
   if (options.asks_reference) checks.reference = ReferenceSuite(whole);
   result.checks_of_suite = whole.size();
   for (const Check& check : checks.suite) result.checks.push_back(check.name);
