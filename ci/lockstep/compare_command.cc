@@ -23,7 +23,7 @@ struct CompareOptions {
   std::string base;
   std::string filter = ".*";
   int32_t seconds = 180;
-  int32_t rounds = 64;
+  int32_t rounds = 1000;
   int32_t sample_ms = 50;
   int32_t within = 3;
   int32_t alarms = 200;
