@@ -42,6 +42,7 @@ class QuickTestsTest : public testing::Test {
     const ProcessEnd end =
         RunProcess({.argv = {"env", "SLOW_TESTS=" + folder_.File("slow.txt"),
                              LOCKSTEP_SOURCE_DIR "/ci/quick-tests", folder_.path().string()},
+                    .folder = folder_.path().string(),
                     .log = log,
                     .seconds_max = 60});
     return {.code = end.kind == ProcessEnd::Kind::kExited ? end.code : -1,

@@ -63,9 +63,9 @@ bool IsOperation(std::string_view word) {
 
 // In a filter all that follows the first "-" is left out.
 std::string FilterFlag(std::string_view filter, const std::string& left_out) {
-  std::string flag = "--gtest_filter=" + std::string(filter);
-  if (left_out.empty()) return flag;
-  return flag + (filter.find('-') == filter.npos ? "-" : ":") + left_out;
+  if (left_out.empty()) return fmt::format("--gtest_filter={}", filter);
+  return fmt::format("--gtest_filter={}{}{}", filter, filter.find('-') == filter.npos ? '-' : ':',
+                     left_out);
 }
 
 std::string_view FolderOf(std::string_view path) { return path.substr(0, path.find('/')); }
@@ -142,7 +142,7 @@ std::string ReadSlowTests(const std::string& file) {
   for (std::string line; std::getline(lines, line);) {
     const size_t end = line.find_last_not_of(" \t", line.find('#') - 1);
     if (line.starts_with('#') || end == line.npos) continue;
-    patterns += (patterns.empty() ? "" : ":") + line.substr(0, end + 1);
+    patterns += fmt::format("{}{}", patterns.empty() ? "" : ":", line.substr(0, end + 1));
   }
   if (patterns.empty()) throw Error({file, "names no test", "its first lines say what it is for"});
   return patterns;
