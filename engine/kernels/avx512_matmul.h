@@ -23,12 +23,37 @@
 namespace lockstep::internal {
 namespace {
 
+// What a block of a token's activations adds to the sums of every row, of each sub-block: the bias
+// of the codes taken off, and what lows are multiplied with.
+struct TokenSums {
+  int32_t first[2];
+  float input[2];
+};
+
+// A single token's are computed once, before all groups; here is room for 32,768 columns.
+inline constexpr int32_t kTokenSumBlocks = 1024;
+template <GgmlType kType>
+inline constexpr bool kHasTokenSums = IsQuantized(kType) &&
+                                      (FormatOf(kType).lows || FormatOf(kType).bias != 128);
+
+template <GgmlType kType>
+inline void SumToken(const ActivationBlock* x, int32_t blocks, TokenSums* out) {
+  constexpr QuantFormat kFormat = FormatOf(kType);
+  for (int32_t b = 0; b < blocks; ++b) {
+    for (int32_t s = 0; s < kFormat.subs(); ++s) {
+      out[b].first[s] = -kFormat.bias * SumOfSub<kType>(x[b], s);
+      out[b].input[s] = InputSum<kType>(x[b], s);
+    }
+  }
+}
+
 // Where a tile reads and writes.
 template <size_t kGroups>
 struct TilePlace {
   const uint8_t* group[kGroups];
   int32_t cols;
-  int64_t token;  // the first of its tokens
+  int64_t token;          // the first of its tokens
+  const TokenSums* sums;  // of all blocks of its one token, where the tile takes them from there
 };
 
 template <size_t kGroups, size_t kTokens>
@@ -98,14 +123,15 @@ inline __m512 InputSums512(const ActivationBlock& x, int32_t sub) {
 }
 
 // The sub-block's sums of weights * quants for every token and group of the tile.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
+template <GgmlType kType, bool kSums, size_t kGroups, size_t kTokens>
 inline void SubBlockSums512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
                             const ActivationBlock* const (&x)[kTokens],
                             __m512i (&sums)[kTokens][kGroups]) {
   constexpr QuantFormat kFormat = FormatOf(kType);
   constexpr int32_t kCount = kFours / kFormat.subs();
   LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-    const __m512i first = FirstSum<kType>(x[t][b], sub);
+    const __m512i first =
+        kSums ? _mm512_set1_epi32(at.sums[b].first[sub]) : FirstSum<kType>(x[t][b], sub);
     LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) sums[t][g] = first;
   }
   const int64_t lines = CodesAt(kFormat, b);
@@ -125,13 +151,13 @@ inline void SubBlockSums512(const TilePlace<kGroups>& at, int32_t b, int32_t sub
 }
 
 // acc = fma(F32(s), scale * dx, acc) of one sub-block, and its low.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
+template <GgmlType kType, bool kSums, size_t kGroups, size_t kTokens>
 inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
                            const BlockScales<kType> (&scales)[kGroups],
                            const ActivationBlock* const (&x)[kTokens],
                            __m512 (&chain)[kTokens][kGroups]) {
   __m512i sums[kTokens][kGroups];
-  SubBlockSums512<kType, kGroups, kTokens>(at, b, sub, x, sums);
+  SubBlockSums512<kType, kSums, kGroups, kTokens>(at, b, sub, x, sums);
   LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
     const __m512 dw = scales[g].scale[sub].part[0];
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
@@ -141,7 +167,8 @@ inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
   }
   if constexpr (FormatOf(kType).lows) {
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
-      const __m512 input = InputSums512<kType>(x[t][b], sub);
+      const __m512 input =
+          kSums ? _mm512_set1_ps(at.sums[b].input[sub]) : InputSums512<kType>(x[t][b], sub);
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
         chain[t][g] = _mm512_fmadd_ps(scales[g].low[sub].part[0], input, chain[t][g]);
       }
@@ -154,7 +181,7 @@ inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
 template <size_t kTokens>
 inline constexpr bool kHoldsSupers = kTokens == 1;
 
-template <GgmlType kType, size_t kGroups, size_t kTokens>
+template <GgmlType kType, bool kSums, size_t kGroups, size_t kTokens>
 inline void AddBlock512(const TilePlace<kGroups>& at, int32_t b,
                         const SuperScales (&supers)[kGroups],
                         const ActivationBlock* const (&x)[kTokens],
@@ -164,14 +191,14 @@ inline void AddBlock512(const TilePlace<kGroups>& at, int32_t b,
     scales[g] = kHoldsSupers<kTokens> ? LoadScales<kType>(at.group[g], b, supers[g])
                                       : LoadScales<kType>(at.group[g], b);
   }
-  AddSubBlock512<kType, kGroups, kTokens>(at, b, 0, scales, x, chain);
+  AddSubBlock512<kType, kSums, kGroups, kTokens>(at, b, 0, scales, x, chain);
   if constexpr (FormatOf(kType).subs() == 2) {
-    AddSubBlock512<kType, kGroups, kTokens>(at, b, 1, scales, x, chain);
+    AddSubBlock512<kType, kSums, kGroups, kTokens>(at, b, 1, scales, x, chain);
   }
 }
 
 // seg256 over blocks, 8 a segment.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
+template <GgmlType kType, bool kSums, size_t kGroups, size_t kTokens>
 inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
                       TileSums<kGroups, kTokens>* out) {
   const int32_t blocks = at.cols / kBlock;
@@ -191,7 +218,7 @@ inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
       for (size_t g = 0; g < kGroups; ++g) supers[g] = LoadSuperScales<kType>(at.group[g], begin);
     }
     for (int32_t b = begin; b < end; ++b) {
-      AddBlock512<kType, kGroups, kTokens>(at, b, supers, tokens, chain);
+      AddBlock512<kType, kSums, kGroups, kTokens>(at, b, supers, tokens, chain);
     }
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
@@ -237,14 +264,16 @@ inline void FloatTile(const TilePlace<kGroups>& at, const Activations& x,
 }
 
 // Groups [g, g + kGroups) of tokens [token, token + kTokens). Padding rows are never stored.
-template <GgmlType kType, size_t kGroups, size_t kTokens>
+// kSums: `sums` are those of the token.
+template <GgmlType kType, size_t kGroups, size_t kTokens, bool kSums = false>
 [[gnu::noinline]] void Tile512(const PackedView& w, const Activations& x, int32_t group,
-                               int64_t token, float* const* y) {
-  TilePlace<kGroups> at = {.group = {}, .cols = w.cols, .token = token};
+                               int64_t token, float* const* y, const TokenSums* token_sums = {}) {
+  static_assert(!kSums || kTokens == 1);
+  TilePlace<kGroups> at = {.group = {}, .cols = w.cols, .token = token, .sums = token_sums};
   for (size_t g = 0; g < kGroups; ++g) at.group[g] = GroupOf(w, group + static_cast<int32_t>(g));
   TileSums<kGroups, kTokens> sums;
   if constexpr (IsQuantized(kType)) {
-    QuantTile<kType>(at, x, &sums);
+    QuantTile<kType, kSums>(at, x, &sums);
   } else {
     FloatTile<kType>(at, x, &sums);
   }
@@ -290,6 +319,17 @@ inline void Tokens512(const PackedView& w, const Activations& x, int32_t group, 
 template <GgmlType kType>
 inline void MatVec512(const PackedView& w, const Activations& x, int32_t group_begin,
                       int32_t group_end, float* const* y) {
+  if constexpr (kHasTokenSums<kType>) {
+    const int32_t blocks = w.cols / kBlock;
+    if (blocks <= kTokenSumBlocks) {
+      TokenSums sums[kTokenSumBlocks];
+      SumToken<kType>(x.blocks, blocks, sums);
+      for (int32_t g = group_begin; g < group_end; ++g) {
+        Tile512<kType, 1, 1, true>(w, x, g, 0, y, sums);
+      }
+      return;
+    }
+  }
   constexpr bool kHalf = kType == GgmlType::kF16 || kType == GgmlType::kBF16;
   constexpr int32_t kGroups = kHalf ? 2 : 1;
   int32_t g = group_begin;

@@ -185,6 +185,16 @@ TEST_P(MatmulTest, AnyNumberOfTokens) {
   }
 }
 
+// A kernel may keep what it computes of a token beside the stack's end, for so many columns as
+// there are in models; wider ones take another way.
+TEST_P(MatmulTest, OneTokenOfMoreColumnsThanModelsHave) {
+  Random random(5);
+  for (int32_t cols : {32768, 32768 + 256}) {
+    CheckMatmul(kernels(), type(), 17, cols, 1, &random);
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
 // Threads share a matmul by groups, batches by tokens: no way of cutting it changes a bit.
 TEST_P(MatmulTest, AnyPartitionGivesTheSameBits) {
   constexpr int32_t kRows = 71, kTokens = 9;

@@ -179,12 +179,17 @@ inline int32_t SumOfQuants(const ActivationBlock& x, int32_t first, int32_t coun
   return sum;
 }
 
+// The sum of sub-block s.
+template <GgmlType kType>
+inline int32_t SumOfSub(const ActivationBlock& x, int32_t s) {
+  constexpr int32_t kSub = FormatOf(kType).sub_block;
+  return kSub == kBlock ? x.offset / -128 : SumOfQuants(x, s * kSub, kSub);
+}
+
 // What the low of sub-block s is multiplied with: the sum of its activations.
 template <GgmlType kType>
 inline float InputSum(const ActivationBlock& x, int32_t s) {
-  constexpr int32_t kSub = FormatOf(kType).sub_block;
-  const int32_t sum = kSub == kBlock ? x.offset / -128 : SumOfQuants(x, s * kSub, kSub);
-  return static_cast<float>(sum) * x.scale;
+  return static_cast<float>(SumOfSub<kType>(x, s)) * x.scale;
 }
 
 }  // namespace
