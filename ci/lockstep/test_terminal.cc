@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 
 #include "caches/check.h"
@@ -24,6 +25,7 @@ constexpr int kMillisecondsStep = 10;
 
 TestTerminal::TestTerminal(const std::function<int()>& program) {
   LS_CHECK(::openpty(&terminal_, &program_side_, nullptr, nullptr, nullptr) == 0, "no terminal");
+  std::fflush(nullptr);  // else the child writes what is still in the buffers a second time
   child_ = ::fork();
   LS_CHECK(child_ >= 0, "cannot fork");
   if (child_ == 0) {
