@@ -12,6 +12,7 @@ Findings CheckTree(const SourceTree& tree) {
       CheckFileLength,         CheckFunctionLength,     CheckSourcesAreListed,
       CheckHeadersAreIncluded, CheckTopLevel,           CheckBuildOptions,
       CheckContractClauses,    CheckTypeNames,          CheckFolderPicture,
+      CheckWorkflows,
   };
   Findings findings;
   for (const auto rule : kRules) rule(tree, &findings);

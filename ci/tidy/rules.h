@@ -45,6 +45,9 @@ void CheckTopLevel(const SourceTree& tree, Findings* findings);
 void CheckBuildOptions(const SourceTree& tree, Findings* findings);
 void CheckContractClauses(const SourceTree& tree, Findings* findings);
 
+// Workflows and actions of GitHub, and jobs of GitLab: workflow_lint.h.
+void CheckWorkflows(const SourceTree& tree, Findings* findings);
+
 // All of them, sorted by place.
 Findings CheckTree(const SourceTree& tree);
 

@@ -175,7 +175,10 @@ SourceTree ReadTree(const std::string& root) {
     const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     // A file with a zero byte is data: only its path matters.
     const bool binary = text.find('\0') != std::string::npos;
-    tree.files.push_back(MakeSourceFile(std::move(path), binary ? std::string_view() : text));
+    const fs::perms permissions = fs::status(fs::path(root) / path).permissions();
+    SourceFile file = MakeSourceFile(std::move(path), binary ? std::string_view() : text);
+    file.is_executable = (permissions & fs::perms::owner_exec) != fs::perms::none;
+    tree.files.push_back(std::move(file));
   }
   return tree;
 }

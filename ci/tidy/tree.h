@@ -14,6 +14,7 @@ enum class Language { kCpp, kCMake, kShell, kOther };
 struct SourceFile {
   std::string path;  // relative to the root, with '/'
   Language language = Language::kOther;
+  bool is_executable = false;    // by its owner
   std::vector<std::string> raw;  // the lines as they stand
   // The same lines, columns kept, with comments blanked and, in C++, the contents of string and
   // character literals too: what a rule about code looks at.
