@@ -97,6 +97,8 @@ class TomlTable {
     return tables;
   }
 
+  size_t line() const { return table_.source().begin.line; }
+
   // Error at the first key that was not asked for.
   void NothingElse() const {
     for (const auto& [key, node] : table_) {

@@ -113,12 +113,11 @@ ignore = ["*.md"]
 name = "smoke"
 minutes = 2
 select = "diff"
-[[part]]
+[[plugin]]
 name = "cache"
-run = """cc -shared -fPIC -I "$LOCKSTEP_SOURCE" cache.c -o {out}/cache.so &&
-  lockstep conform {out}/cache.so --level 1 --scripts 200 --seed 1"""
-proof = "CONFORMS"
-tiers = ["smoke"]
+build = """cc -shared -fPIC -I "$LOCKSTEP_SOURCE" cache.c -o {out}/cache.so"""
+library = "{out}/cache.so"
+level = 1
 minutes = 2
 paths = ["cache.c"]
 )";
@@ -137,10 +136,21 @@ TEST_F(ActionTest, AFaultyPlugInIsRedAndTheMendedOneGreen) {
   const Ran red = Use(inputs);
   EXPECT_EQ(red.code, 1) << red.out;
   EXPECT_THAT(red.out, HasSubstr("FAILED: 1 failed of tier smoke"));
-  EXPECT_THAT(red.out, HasSubstr("::error title=lockstep gate%3A cache::"));
+  EXPECT_THAT(red.out, HasSubstr("::error title=lockstep gate%3A conform-cache::"));
+  const std::string log = folder_ + "/temp/lockstep-gate/parts/conform-cache/log";
+  EXPECT_THAT(ReadWholeTextFile(log), HasSubstr("DOES NOT CONFORM"));
   EXPECT_THAT(ReadWholeTextFile(folder_ + "/summary"), HasSubstr("**FAILED: "));
   EXPECT_THAT(ReadWholeTextFile(folder_ + "/output"), HasSubstr("report="));
 
+  // One that does not build, and one that builds nothing, conform as little.
+  Write("cache.c", "no C\n");
+  EXPECT_EQ(Use(inputs).code, 1);
+  Write("lockstep.toml", std::regex_replace(std::string(kPlan), std::regex("build = .*"), ""));
+  const Ran missing = Use(inputs);
+  EXPECT_EQ(missing.code, 1) << missing.out;
+  EXPECT_THAT(ReadWholeTextFile(log), HasSubstr("cannot be loaded"));
+
+  Write("lockstep.toml", kPlan);
   Write("cache.c", ReadWholeTextFile(kRoot + "/caches/examples/contiguous.c") + "/* mended */\n");
   const Ran green = Use(inputs);
   EXPECT_EQ(green.code, 0) << green.out;

@@ -9,6 +9,7 @@
 #include "ci/lockstep/commands.h"
 #include "ci/lockstep/conform_page.h"
 #include "ci/lockstep/progress_line.h"
+#include "ci/lockstep/script_campaign.h"
 #include "ci/lockstep/shell_word.h"
 #include "properties/conform.h"
 
@@ -21,14 +22,14 @@ struct ConformFlags {
   std::string path;
   int32_t level = kConformLevelMax;
   int32_t scripts = 1500;
-  uint64_t seed = 1;
+  std::string seed = "1";
   bool json = false;
   std::string json_file;
   std::string html;
 
   std::string CommandLine() const {
     return fmt::format("lockstep conform {} --level {} --scripts {} --seed {}", ShellWord(path),
-                       level, scripts, seed);
+                       level, scripts, ShellWord(seed));
   }
 
   ConformText Text(std::string plugin) const {
@@ -72,7 +73,7 @@ ConformResult RunKit(const ConformFlags& flags, std::shared_ptr<const PluginLibr
   options.plugin = std::move(plugin);
   options.level = flags.level;
   options.scripts = flags.scripts;
-  options.seed = flags.seed;
+  options.seed = SeedOf(flags.seed);
   ProgressLine line;
   options.on_progress = [&](std::string_view what, int64_t done, int64_t total) {
     line.Show(fmt::format("{}: {} of {}", what, done, total));
@@ -116,7 +117,8 @@ Command ConformCommand() {
                      "input; each with those below",
                      IntTarget{&values->level, 0, kConformLevelMax}},
                     {"--scripts", "N", "how many", IntTarget{&values->scripts, 1}},
-                    {"--seed", "X", "of the scripts", &values->seed},
+                    {"--seed", "X", "of the scripts: a number, or any text such as a commit hash",
+                     &values->seed},
                     {"--json", "", "one JSON object on standard output", &values->json},
                     {"--json-file", "FILE", "the same in a file", &values->json_file},
                     {"--html", "FILE", "the result as a page", &values->html}},

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "caches/error.h"
 #include "golden/toml_table.h"
+#include "properties/conform.h"
 
 namespace lockstep {
 namespace {
@@ -18,7 +20,7 @@ constexpr TomlTable::Range kMinutes = {.low = 1, .high = 24 * 60};
 constexpr std::string_view kDefaultPlan =
     R"(# What `lockstep gate` runs where no lockstep.toml says otherwise: lockstep's caches on
 # the embedded model. For a cache or a model of your own, write this into lockstep.toml and add
-# parts, as docs/gate.md shows.
+# plug-ins and parts, as docs/gate.md shows.
 
 [[tier]]
 name = "smoke"
@@ -95,14 +97,18 @@ bool IsName(std::string_view text) {
   return std::ranges::all_of(text, is_part) && text.front() != '.' && text.front() != '-';
 }
 
-// A name that none of `others` has.
-template <typename Named>
-std::string NewName(TomlTable* table, const std::vector<Named>& others) {
-  std::string name = table->Text("name");
+std::string NameOf(TomlTable* table) {
+  const std::string name = table->Text("name");
   if (!IsName(name)) {
     table->Fail(table->Find("name"),
                 fmt::format("'{}' is no name of letters, digits, '-', '_' and '.'", name));
   }
+  return name;
+}
+
+// `name`, which none of `others` may have.
+template <typename Named>
+std::string NewName(TomlTable* table, const std::string& name, const std::vector<Named>& others) {
   if (std::ranges::find(others, name, &Named::name) != others.end()) {
     table->Fail(table->Find("name"), fmt::format("the name '{}' is there twice", name));
   }
@@ -110,7 +116,8 @@ std::string NewName(TomlTable* table, const std::vector<Named>& others) {
 }
 
 PlanTier ReadTier(TomlTable* table, const Plan& plan) {
-  PlanTier tier{.name = NewName(table, plan.tiers), .minutes = table->Number("minutes", kMinutes)};
+  PlanTier tier{.name = NewName(table, NameOf(table), plan.tiers),
+                .minutes = table->Number("minutes", kMinutes)};
   const std::string select = table->Text("select");
   tier.by_diff = select == "diff";
   if (!tier.by_diff && select != "all") {
@@ -120,26 +127,75 @@ PlanTier ReadTier(TomlTable* table, const Plan& plan) {
   return tier;
 }
 
+std::vector<std::string> ReadTiers(TomlTable* table, const Plan& plan) {
+  std::vector<std::string> tiers = table->Texts("tiers");
+  for (const std::string& tier : tiers) {
+    if (std::ranges::find(plan.tiers, tier, &PlanTier::name) != plan.tiers.end()) continue;
+    std::vector<std::string_view> names;
+    for (const PlanTier& other : plan.tiers) names.push_back(other.name);
+    table->Fail(table->Find("tiers"),
+                fmt::format("there is no tier '{}'{}", tier, MeantText(tier, names)));
+  }
+  return tiers;
+}
+
 PlanPart ReadPart(TomlTable* table, const Plan& plan) {
-  PlanPart part{.name = NewName(table, plan.parts),
+  PlanPart part{.name = NewName(table, NameOf(table), plan.parts),
                 .run = table->Text("run"),
                 .proof = table->Text("proof"),
-                .tiers = table->Texts("tiers"),
+                .tiers = ReadTiers(table, plan),
                 .minutes = table->Number("minutes", kMinutes),
                 .paths = {}};
   if (table->Find("paths") != nullptr) part.paths = table->Texts("paths");
   if (table->Find("may_skip") != nullptr) part.may_skip = table->Texts("may_skip");
-  for (const std::string& tier : part.tiers) {
-    if (std::ranges::find(plan.tiers, tier, &PlanTier::name) != plan.tiers.end()) continue;
-    std::vector<std::string_view> names;
-    for (const PlanTier& other : plan.tiers) names.push_back(other.name);
-    const std::string_view meant = Suggestion(tier, names);
-    table->Fail(table->Find("tiers"),
-                fmt::format("there is no tier '{}'{}", tier,
-                            meant.empty() ? "" : fmt::format("; is '{}' meant?", meant)));
-  }
   table->NothingElse();
   return part;
+}
+
+// A library as one word of a shell. dlopen looks for a name without a slash elsewhere.
+std::string LibraryWord(const std::string& library) {
+  std::string word = library.find('/') == library.npos ? "'./" : "'";
+  for (const char c : library) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+// The part that a [[plugin]] stands for.
+PlanPart ReadPlugin(TomlTable* table, const Plan& plan) {
+  constexpr int32_t kMinutesDefault = 5;
+  PlanPart part{.name = NewName(table, "conform-" + NameOf(table), plan.parts),
+                .run = {},
+                .proof = "CONFORMS",
+                .tiers = {},
+                .minutes = kMinutesDefault,
+                .paths = {}};
+  if (table->Find("build") != nullptr) part.run = fmt::format("({}) && ", table->Text("build"));
+  part.run += "lockstep conform " + LibraryWord(table->Text("library"));
+  if (table->Find("level") != nullptr) {
+    part.run += fmt::format(" --level {}", table->Number("level", {0, kConformLevelMax}));
+  }
+  part.run += " --seed {seed} --json-file {out}/conform.json --html {out}/conform.html";
+  if (table->Find("tiers") != nullptr) {
+    part.tiers = ReadTiers(table, plan);
+  } else {
+    for (const PlanTier& tier : plan.tiers) part.tiers.push_back(tier.name);
+  }
+  if (table->Find("minutes") != nullptr) part.minutes = table->Number("minutes", kMinutes);
+  if (table->Find("paths") != nullptr) part.paths = table->Texts("paths");
+  table->NothingElse();
+  return part;
+}
+
+// Parts and plug-ins, in the order of their lines.
+void ReadParts(TomlTable* file, Plan* plan) {
+  std::vector<TomlTable> parts = file->Tables("part");
+  std::vector<TomlTable> plugins = file->Tables("plugin");
+  std::vector<std::pair<TomlTable*, bool>> tables;  // whether it is a plug-in
+  for (TomlTable& table : parts) tables.emplace_back(&table, false);
+  for (TomlTable& table : plugins) tables.emplace_back(&table, true);
+  std::ranges::stable_sort(tables, {}, [](const auto& table) { return table.first->line(); });
+  for (const auto& [table, is_plugin] : tables) {
+    plan->parts.push_back(is_plugin ? ReadPlugin(table, *plan) : ReadPart(table, *plan));
+  }
 }
 
 }  // namespace
@@ -150,7 +206,7 @@ Plan ParsePlan(std::string_view toml, std::string_view where) {
   Plan plan;
   if (file.Find("ignore") != nullptr) plan.ignore = file.Texts("ignore");
   for (TomlTable& table : file.Tables("tier")) plan.tiers.push_back(ReadTier(&table, plan));
-  for (TomlTable& table : file.Tables("part")) plan.parts.push_back(ReadPart(&table, plan));
+  ReadParts(&file, &plan);
   file.NothingElse();
   if (plan.tiers.empty()) file.Fail(nullptr, "there is no [[tier]]");
   for (const PlanTier& tier : plan.tiers) {

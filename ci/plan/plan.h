@@ -16,6 +16,14 @@
 //   paths = ["caches/*"]      files that affect it; left out: every file does
 //   may_skip = ["GpuTest.*"]  of a part that is a run of ctest: the tests that it may skip;
 //                             any other that it skips, or does not run, makes it inconclusive
+//   [[plugin]]                a part "conform-NAME", which ends with `lockstep conform LIBRARY`
+//   name = "cache"
+//   library = "libcache.so"   caches/plugin.h
+//   build = "make libcache.so"   a line of /bin/sh that makes it; may be left out
+//   level = 4                    the highest that is asked; left out: all
+//   tiers = ["smoke", "full"]    left out: all
+//   minutes = 2                  left out: 5
+//   paths = ["src/cache/*"]      as a part's
 //
 // Paths and names of tests are patterns of fnmatch(3) without flags, paths from the root of the
 // repository: a `*` matches slashes too. A line runs in the folder of `lockstep gate` and finds
@@ -51,7 +59,7 @@ struct PlanPart {
 struct Plan {
   std::vector<std::string> ignore;
   std::vector<PlanTier> tiers;
-  std::vector<PlanPart> parts;  // in the order in which they run
+  std::vector<PlanPart> parts;  // in the order in which they run, which is the file's
 };
 
 // Throws Error with the line for text that is no such file: unknown keys (with the one that may be

@@ -78,6 +78,64 @@ TEST(Plan, WhatCannotBeMeantIsRefused) {
   EXPECT_THAT(RefusalOf("a = ["), HasSubstr("correct the TOML"));
 }
 
+// kWhole with more at its end.
+std::string And(std::string_view more) { return std::string(kWhole) + std::string(more); }
+
+constexpr std::string_view kPlugin = R"([[plugin]]
+name = "cache"
+library = "libcache.so"
+)";
+
+TEST(Plan, APlugInIsAPartThatConforms) {
+  const Plan plain = ParsePlan(And(kPlugin), "lockstep.toml");
+  ASSERT_EQ(plain.parts.size(), 2);
+  const PlanPart& part = plain.parts[1];
+  EXPECT_EQ(part.name, "conform-cache");
+  EXPECT_EQ(part.run,
+            "lockstep conform './libcache.so' --seed {seed} --json-file {out}/conform.json "
+            "--html {out}/conform.html");
+  EXPECT_EQ(part.proof, "CONFORMS");
+  EXPECT_EQ(part.tiers, std::vector<std::string>{"smoke"}) << "all of them";
+  EXPECT_EQ(part.minutes, 5);
+  EXPECT_TRUE(part.paths.empty());
+
+  const std::string all = And(kPlugin) +
+                          "build = \"make; true\"\nlevel = 1\ntiers = [\"smoke\"]\n"
+                          "minutes = 3\npaths = [\"src/*\"]\n[[part]]\nname = \"last\"\n"
+                          "run = \"true\"\nproof = \"x\"\ntiers = [\"smoke\"]\nminutes = 1\n";
+  const Plan plan = ParsePlan(all, "lockstep.toml");
+  ASSERT_EQ(plan.parts.size(), 3);
+  EXPECT_EQ(plan.parts[2].name, "last") << "in the order of the file";
+  EXPECT_EQ(plan.parts[1].run,
+            "(make; true) && lockstep conform './libcache.so' --level 1 --seed {seed} "
+            "--json-file {out}/conform.json --html {out}/conform.html");
+  EXPECT_EQ(plan.parts[1].minutes, 3);
+  EXPECT_EQ(plan.parts[1].paths, std::vector<std::string>{"src/*"});
+}
+
+TEST(Plan, APlugInThatCannotBeMeantIsRefused) {
+  const auto refusal = [](std::string_view from, std::string_view to) {
+    std::string text(kPlugin);
+    return RefusalOf(And(text.replace(text.find(from), from.size(), to)));
+  };
+  EXPECT_EQ(refusal("cache", "cache"), "accepted");
+  EXPECT_THAT(refusal("library", "libary"), HasSubstr("line 14: 'library' is missing"));
+  EXPECT_THAT(refusal("library", "levl = 1\nlibrary"),
+              HasSubstr("line 16: 'levl' is not known here; is 'level' meant?"));
+  EXPECT_THAT(refusal("library", "run = \"true\"\nlibrary"), HasSubstr("'run' is not known here"));
+  EXPECT_THAT(refusal("library", "level = 5\nlibrary"),
+              HasSubstr("'level' is no whole number from 0"));
+  EXPECT_THAT(refusal("library", "tiers = [\"smoek\"]\nlibrary"),
+              HasSubstr("line 16: there is no tier 'smoek'; is 'smoke' meant?"));
+  EXPECT_THAT(refusal("\"cache\"", "\"a b\""), HasSubstr("'a b' is no name of letters"));
+  EXPECT_THAT(RefusalOf(And(kPlugin) + std::string(kPlugin)),
+              HasSubstr("line 18: the name 'conform-cache' is there twice"));
+  EXPECT_THAT(RefusalOf(With("\"scripts\"", "\"conform-cache\"") + std::string(kPlugin)),
+              HasSubstr("the name 'conform-cache' is there twice"));
+  EXPECT_THAT(refusal("[[plugin]]", "[[plugins]]"), HasSubstr("is 'plugin' meant?"));
+  EXPECT_THAT(refusal("[[plugin]]", "[plugin]"), HasSubstr("'plugin' is no list of tables"));
+}
+
 TEST(Plan, TheBuiltInOneIsSoundAndHasThreeTiers) {
   const Plan plan = ParsePlan(DefaultPlan(), "built-in");
   EXPECT_EQ(plan.tiers.size(), 3);
