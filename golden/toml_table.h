@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -95,6 +96,21 @@ class TomlTable {
       tables.emplace_back(*entry.as_table(), where_, remedy_);
     }
     return tables;
+  }
+
+  // The table [key]; nothing when there is no such key.
+  std::optional<TomlTable> Table(std::string_view key) {
+    const toml::node* node = Find(key);
+    if (node == nullptr) return std::nullopt;
+    if (node->as_table() == nullptr) Fail(node, fmt::format("'{0}' is no table [{0}]", key));
+    return TomlTable(*node->as_table(), where_, remedy_);
+  }
+
+  // Its keys, of a table whose author chooses them.
+  std::vector<std::string_view> Keys() const {
+    std::vector<std::string_view> keys;
+    for (const auto& [key, node] : table_) keys.push_back(key.str());
+    return keys;
   }
 
   size_t line() const { return table_.source().begin.line; }

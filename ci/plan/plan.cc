@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,55 @@ PlanTier ReadTier(TomlTable* table, const Plan& plan) {
   return tier;
 }
 
+// A list of [skips], and whether a part names it.
+struct SkipList {
+  std::vector<std::string> tests;
+  bool is_used = false;
+};
+using SkipLists = std::map<std::string, SkipList, std::less<>>;
+
+SkipLists ReadSkips(TomlTable* file) {
+  SkipLists lists;
+  std::optional<TomlTable> table = file->Table("skips");
+  if (!table) return lists;
+  for (const std::string_view name : table->Keys()) {
+    std::vector<std::string> tests = table->Texts(name);
+    for (const std::string& test : tests) {
+      if (!test.starts_with('@')) continue;
+      table->Fail(table->Find(name), fmt::format("'{}' names a list in a list; parts do", test));
+    }
+    lists[std::string(name)].tests = std::move(tests);
+  }
+  return lists;
+}
+
+// What a part may skip: patterns, and lists by "@name".
+std::vector<std::string> ReadMaySkip(TomlTable* table, SkipLists* lists) {
+  std::vector<std::string> tests;
+  const auto add = [&](const std::string& test) {
+    if (std::ranges::find(tests, test) != tests.end()) {
+      table->Fail(table->Find("may_skip"), fmt::format("'may_skip' has '{}' twice", test));
+    }
+    tests.push_back(test);
+  };
+  for (const std::string& text : table->Texts("may_skip")) {
+    if (!text.starts_with('@')) {
+      add(text);
+      continue;
+    }
+    const auto list = lists->find(text.substr(1));
+    if (list == lists->end()) {
+      std::vector<std::string_view> names;
+      for (const auto& [name, tests_of_it] : *lists) names.push_back(name);
+      table->Fail(table->Find("may_skip"), fmt::format("[skips] has no '{}'{}", text.substr(1),
+                                                       MeantText(text.substr(1), names)));
+    }
+    list->second.is_used = true;
+    for (const std::string& test : list->second.tests) add(test);
+  }
+  return tests;
+}
+
 std::vector<std::string> ReadTiers(TomlTable* table, const Plan& plan) {
   std::vector<std::string> tiers = table->Texts("tiers");
   for (const std::string& tier : tiers) {
@@ -139,7 +189,7 @@ std::vector<std::string> ReadTiers(TomlTable* table, const Plan& plan) {
   return tiers;
 }
 
-PlanPart ReadPart(TomlTable* table, const Plan& plan) {
+PlanPart ReadPart(TomlTable* table, const Plan& plan, SkipLists* skips) {
   PlanPart part{.name = NewName(table, NameOf(table), plan.parts),
                 .run = table->Text("run"),
                 .proof = table->Text("proof"),
@@ -147,7 +197,7 @@ PlanPart ReadPart(TomlTable* table, const Plan& plan) {
                 .minutes = table->Number("minutes", kMinutes),
                 .paths = {}};
   if (table->Find("paths") != nullptr) part.paths = table->Texts("paths");
-  if (table->Find("may_skip") != nullptr) part.may_skip = table->Texts("may_skip");
+  if (table->Find("may_skip") != nullptr) part.may_skip = ReadMaySkip(table, skips);
   table->NothingElse();
   return part;
 }
@@ -187,6 +237,7 @@ PlanPart ReadPlugin(TomlTable* table, const Plan& plan) {
 
 // Parts and plug-ins, in the order of their lines.
 void ReadParts(TomlTable* file, Plan* plan) {
+  SkipLists skips = ReadSkips(file);
   std::vector<TomlTable> parts = file->Tables("part");
   std::vector<TomlTable> plugins = file->Tables("plugin");
   std::vector<std::pair<TomlTable*, bool>> tables;  // whether it is a plug-in
@@ -194,7 +245,11 @@ void ReadParts(TomlTable* file, Plan* plan) {
   for (TomlTable& table : plugins) tables.emplace_back(&table, true);
   std::ranges::stable_sort(tables, {}, [](const auto& table) { return table.first->line(); });
   for (const auto& [table, is_plugin] : tables) {
-    plan->parts.push_back(is_plugin ? ReadPlugin(table, *plan) : ReadPart(table, *plan));
+    plan->parts.push_back(is_plugin ? ReadPlugin(table, *plan) : ReadPart(table, *plan, &skips));
+  }
+  for (const auto& [name, list] : skips) {
+    if (list.is_used) continue;
+    file->Fail(file->Find("skips"), fmt::format("no part may skip '@{}'; take the list out", name));
   }
 }
 

@@ -16,6 +16,8 @@
 //   paths = ["caches/*"]      files that affect it; left out: every file does
 //   may_skip = ["GpuTest.*"]  of a part that is a run of ctest: the tests that it may skip;
 //                             any other that it skips, or does not run, makes it inconclusive
+//   [skips]
+//   machine = ["GpuTest.*"]   a list that parts name: may_skip = ["@machine", "Other.*"]
 //   [[plugin]]                a part "conform-NAME", which ends with `lockstep conform LIBRARY`
 //   name = "cache"
 //   library = "libcache.so"   caches/plugin.h
@@ -63,7 +65,8 @@ struct Plan {
 };
 
 // Throws Error with the line for text that is no such file: unknown keys (with the one that may be
-// meant), names given twice, tiers that no part has, parts of tiers that are not there.
+// meant), names given twice, tiers that no part has, parts of tiers that are not there, lists of
+// [skips] that are not there, or that nobody uses.
 Plan ParsePlan(std::string_view toml, std::string_view where);
 
 // The file that stands where none is given: what holds for every repository.

@@ -136,6 +136,29 @@ TEST(Plan, APlugInThatCannotBeMeantIsRefused) {
   EXPECT_THAT(refusal("[[plugin]]", "[plugin]"), HasSubstr("'plugin' is no list of tables"));
 }
 
+TEST(Plan, WhatMayBeSkippedIsWrittenOnce) {
+  const auto with = [](std::string_view may_skip, std::string_view skips) {
+    return And("may_skip = " + std::string(may_skip) + "\n" + std::string(skips));
+  };
+  constexpr std::string_view kSkips = "[skips]\nmachine = [\"Gpu.*\", \"Large.*\"]\n";
+  const Plan plan = ParsePlan(with(R"(["A.*", "@machine", "B.*"])", kSkips), "lockstep.toml");
+  EXPECT_EQ(plan.parts[0].may_skip, (std::vector<std::string>{"A.*", "Gpu.*", "Large.*", "B.*"}));
+
+  EXPECT_THAT(RefusalOf(with(R"(["@machin"])", kSkips)),
+              HasSubstr("line 14: [skips] has no 'machin'; is 'machine' meant?"));
+  EXPECT_THAT(RefusalOf(with(R"(["@machine"])", "")), HasSubstr("[skips] has no 'machine' ("));
+  EXPECT_THAT(RefusalOf(with(R"(["@machine", "Gpu.*"])", kSkips)),
+              HasSubstr("line 14: 'may_skip' has 'Gpu.*' twice"));
+  EXPECT_THAT(RefusalOf(with(R"(["A.*"])", kSkips)),
+              HasSubstr("no part may skip '@machine'; take the list out"));
+  EXPECT_THAT(RefusalOf(with(R"(["@a"])", "[skips]\na = [\"@b\"]\nb = [\"B.*\"]\n")),
+              HasSubstr("line 16: '@b' names a list in a list"));
+  EXPECT_THAT(RefusalOf(with(R"(["@a"])", "[skips]\na = \"A.*\"\n")),
+              HasSubstr("'a' is no list of texts"));
+  EXPECT_THAT(RefusalOf(with(R"(["A.*"])", "[[skips]]\na = [\"A.*\"]\n")),
+              HasSubstr("'skips' is no table [skips]"));
+}
+
 TEST(Plan, TheBuiltInOneIsSoundAndHasThreeTiers) {
   const Plan plan = ParsePlan(DefaultPlan(), "built-in");
   EXPECT_EQ(plan.tiers.size(), 3);
