@@ -16,6 +16,7 @@
 #include "ci/mutation/campaign.h"
 #include "ci/mutation/explained.h"
 #include "ci/mutation/fault.h"
+#include "ci/mutation/fault_shards.h"
 #include "ci/mutation/mutants.h"
 #include "ci/mutation/report.h"
 #include "ci/mutation/suite.h"
@@ -95,30 +96,13 @@ CampaignOptions OptionsFrom(const Flags& flags) {
   return options;
 }
 
-// What became of the shard's plantings. `is_missed` says which results are findings: a survivor
-// that is explained is none.
+// What became of the shard's plantings.
 void WriteShard(const Flags& flags, const std::string& command, int64_t of_all,
                 const std::vector<Planting>& plantings, const std::vector<FaultResult>& results,
                 const std::function<bool(const FaultResult&)>& is_missed) {
-  const Shard which = ParseShard(flags.shard);
-  ShardResult shard;
-  shard.campaign = command;
-  shard.inputs_of_all = of_all;
-  for (size_t i = 0; i < plantings.size(); ++i) {
-    const Fault& fault = plantings[i].fault;  // a mutant shares its name with those of its line
-    const auto has_it = [&](const FaultResult& r) {
-      return r.fault.name == fault.name && r.fault.says == fault.says;
-    };
-    const auto result = std::ranges::find_if(results, has_it);
-    if (result == results.end()) continue;
-    const std::string verdict(VerdictName(result->verdict));
-    shard.Add(static_cast<int64_t>(i) * which.count + which.index - 1,
-              fmt::format("{} {}", result->fault.name, verdict));
-    ++shard.counters[verdict];
-    if (!is_missed(*result)) continue;
-    shard.findings.push_back({result->fault.name, verdict + ": " + result->fault.says, command});
-  }
-  WriteShardFile(flags.shard_file, flags.shard, std::move(shard));
+  WriteShardFile(
+      flags.shard_file, flags.shard,
+      ShardOfFaults(ParseShard(flags.shard), command, of_all, plantings, results, is_missed));
 }
 
 // What is common to the end of both commands.
