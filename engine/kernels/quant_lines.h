@@ -88,8 +88,9 @@ inline Ints LoadBiased(const uint8_t* lines, int32_t four) {
 template <GgmlType kType>
 inline ByteLanes LoadIntegers(const uint8_t* lines, int32_t four) {
   constexpr QuantFormat kFormat = FormatOf(kType);
-  const auto biased = __builtin_bit_cast(ByteLanes, LoadBiased<kType>(lines, four));
-  return biased - static_cast<int8_t>(kFormat.bias);  // modulo 256
+  using Unsigned = uint8_t __attribute__((vector_size(kVectorBytes)));
+  const auto biased = __builtin_bit_cast(Unsigned, LoadBiased<kType>(lines, four));
+  return __builtin_bit_cast(ByteLanes, biased - static_cast<uint8_t>(kFormat.bias));  // modulo 256
 }
 
 // Scales of a block's sub-blocks for 16 rows, and lows where the type has them.
