@@ -232,6 +232,7 @@ TEST(RacesTest, LaunchesThatNoGpuTakes) {
     const auto device = MakeHostExecutor({.checked = checked});
     DeviceBuffer<int32_t> buffer(*device, 2048);
     const auto stream = device->NewStream();
+    stream->Fill(buffer.address(), 0, 2048 * 4);  // of which any sum is 0
     const auto launch = [&](const DeviceGrid& grid) -> std::string {
       try {
         Launch<NeighbourKernel<Fault::kNone>>(*stream, grid, {buffer.all(), buffer.all()});
