@@ -24,6 +24,12 @@ std::vector<std::string> CounterTexts(const BenchComparison& benchmark);
 // Both in one line, what speaks against it first.
 std::string ReproachText(const BenchComparison& benchmark);
 
+// "new: benchmark 'a' (1.83 ms; bytes 64)", "gone: counter 'bytes' of 'a' (64)".
+std::string NewText(const OneSided& added);
+std::string GoneText(const OneSided& gone);
+// All of them, what is gone first.
+std::vector<std::string> OneSidedTexts(const Comparison& comparison);
+
 // A value with its unit, at a length that people read: "1.83 ms", "46.1 tokens/s".
 std::string ValueText(double value, const std::string& unit);
 
@@ -36,14 +42,16 @@ Table ComparisonTable(const Comparison& comparison);
 // What was compared with what, and what the numbers mean, a sentence each.
 std::vector<std::string> ComparisonNotes(const Comparison& comparison);
 
-// For a comment: the sentence first, then what is not the same, the rest folded away.
+// For a comment: the sentence first, then what is not the same and what one side alone has, the
+// rest folded away.
 std::string ComparisonMarkdown(const Comparison& comparison, const std::string& command);
 
-// JUnit's XML as CI services read it: a test case a benchmark; inconclusive ones are skipped.
+// JUnit's XML as CI services read it: a test case a benchmark, and one for each thing that one side
+// alone has; these and inconclusive ones are skipped.
 std::string ComparisonJunit(const Comparison& comparison);
 
 // Lines of GitHub's workflow commands: an error for each regression, a warning where nothing was
-// decided, a notice with the sentence.
+// decided, a notice for what one side alone has, and one with the sentence.
 std::string ComparisonAnnotations(const Comparison& comparison);
 
 // Text of a JSON object, with both runs and all samples; the JSON Schema (draft 4) that it

@@ -16,6 +16,7 @@ namespace lockstep {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -44,6 +45,47 @@ BenchRun MadeRun(double slower, double faster) {
 }
 
 Comparison Made() { return Compare(MadeRun(1, 1), MadeRun(1.1, 0.8), {}); }
+
+// Equal but for a new benchmark, a new counter and an old benchmark that was listed.
+Comparison Grown() {
+  BenchRun before = MadeRun(1, 1), now = before;
+  before.benchmarks.push_back({.name = "old<b>"});
+  now.benchmarks.push_back({.name = "fresh|, %", .samples = {{.value = 0.002}}});
+  now.benchmarks[0].counters["bytes"] = 64;
+  return Compare(before, now, {.subject_is_newer = true, .gone = {"old<b>"}});
+}
+
+TEST(CompareReportTest, EveryFormTellsWhatOneSideAloneHas) {
+  const Comparison grown = Grown();
+  EXPECT_THAT(ComparisonSentence(grown), EndsWith("are not decided; 2 new, 1 gone"));
+  EXPECT_THAT(OneSidedTexts(grown),
+              ElementsAre("gone: benchmark 'old<b>'", "new: counter 'bytes' of 'same' (64)",
+                          "new: benchmark 'fresh|, %' (2 ms)"));
+  const std::string markdown = ComparisonMarkdown(grown, "c");
+  const std::string told = markdown.substr(0, markdown.find("<details>"));
+  EXPECT_THAT(told, HasSubstr("\n* new: benchmark 'fresh\\|, %' (2 ms)\n"));
+  EXPECT_THAT(told, HasSubstr("\n* gone: benchmark 'old&lt;b>'\n"));
+  EXPECT_THAT(told, HasSubstr("\n* new: counter 'bytes' of 'same' (64)\n"));
+  const std::string html = ComparisonHtml(grown, "c");
+  EXPECT_THAT(html, HasSubstr("</span> new: benchmark 'fresh|, %' (2 ms)</li>"));
+  EXPECT_THAT(html, HasSubstr("</span> gone: benchmark 'old&lt;b&gt;'</li>"));
+  const std::string xml = ComparisonJunit(grown);
+  EXPECT_THAT(xml, HasSubstr("tests=\"7\" failures=\"0\" errors=\"0\" skipped=\"4\""));
+  EXPECT_THAT(xml, HasSubstr("name=\"same#bytes\">\n    <skipped message=\"new: counter"));
+  EXPECT_THAT(xml, HasSubstr("name=\"old&lt;b&gt;\">\n    <skipped message=\"gone: benchmark"));
+  const std::string lines = ComparisonAnnotations(grown);
+  EXPECT_THAT(lines, HasSubstr("::notice title=fresh|%2C %25::new: benchmark 'fresh|, %25'"));
+  EXPECT_THAT(lines, HasSubstr("::notice title=old<b>::gone: benchmark"));
+  const auto json = nlohmann::json::parse(ComparisonJson(grown, "c"));
+  EXPECT_EQ(json["new"].size(), 2u);
+  EXPECT_EQ(json["new"][0]["name"], "same#bytes");
+  EXPECT_EQ(json["new"][0]["part"], "bytes");
+  EXPECT_EQ(json["new"][1]["text"], "2 ms");
+  EXPECT_EQ(json["gone"][0]["benchmark"], "old<b>");
+  // Where nothing is of one side alone, nothing is said of it.
+  EXPECT_THAT(ComparisonSentence(Made()), Not(HasSubstr("new")));
+  EXPECT_THAT(ComparisonHtml(Made(), "c"), Not(HasSubstr("<ul class=\"alone\">")));
+}
 
 TEST(CompareReportTest, SentenceCountsWhatSpeaksAgainstIt) {
   EXPECT_EQ(ComparisonSentence(Made()),
@@ -127,12 +169,15 @@ TEST(CompareReportTest, ItsJsonFollowsItsSchemaAndNoOther) {
   const std::string schema = ComparisonSchema();
   BenchRun equal = MadeRun(1, 1);
   equal.build = "0123";
-  for (const Comparison& comparison : {Made(), Compare(equal, equal, {})}) {
+  for (const Comparison& comparison : {Made(), Grown(), Compare(equal, equal, {})}) {
     const auto finding = internal::CheckSchema(ComparisonJson(comparison, "compare"), schema);
     EXPECT_FALSE(finding.has_value()) << finding->place << " " << finding->what;
   }
   // One edit each, and where it is told.
-  const auto json = nlohmann::json::parse(ComparisonJson(Made(), "compare"));
+  auto json = nlohmann::json::parse(ComparisonJson(Made(), "compare"));
+  for (const char* what : {"new", "gone"}) {
+    json[what] = {{{"name", "a#b"}, {"benchmark", "a"}, {"part", "b"}, {"text", ""}}};
+  }
   const std::pair<const char*, nlohmann::json> edits[] = {
       {"/outcome", "fine"},
       {"/benchmarks/1/verdict", "FASTER"},
@@ -141,6 +186,8 @@ TEST(CompareReportTest, ItsJsonFollowsItsSchemaAndNoOther) {
       {"/benchmarks/2/rounds", -1},
       {"/baseline/benchmarks/0/samples/3/value", 0},
       {"/subject/machine/fingerprint", "?"},
+      {"/new/0/name", ""},
+      {"/gone/0/part", 3},
   };
   for (const auto& [place, value] : edits) {
     auto other = json;

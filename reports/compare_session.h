@@ -44,10 +44,12 @@ struct SessionOptions {
   std::function<void(const SessionProgress&)> on_progress = {};
 };
 
-// `baseline` and `subject` say what is measured; their benchmarks are filled. A benchmark that is
-// decided is not measured any further, and keeps its verdict. At the end of time the samples are
-// looked at once more. Throws Error when a benchmark computes other bits, or counts otherwise, in
-// another round on the same side. REQUIRES: names.
+// `baseline` and `subject` say what is measured; their benchmarks are filled with `names`. What is
+// in them already is of one side alone, as the options have to allow: the subject's is measured
+// once, so that it has run, the baseline's never. A benchmark that is decided is not measured any
+// further, and keeps its verdict. At the end of time the samples are looked at once more. Throws
+// Error when a benchmark computes other bits, or counts otherwise, in another round on the same
+// side; and as Compare does, after the first round. REQUIRES: names.
 Comparison RunSession(BenchRun baseline, BenchRun subject, const std::vector<std::string>& names,
                       const MeasureFunction& measure, const SessionOptions& options);
 

@@ -199,6 +199,48 @@ TEST(CompareSessionTest, EndsWhenTimeIsUpWithEveryName) {
   EXPECT_GE(result.benchmarks[2].rounds, 1);
 }
 
+// What only the subject has runs once, so that it is known to run; the baseline's is let be.
+TEST(CompareSessionTest, WhatOneSideAloneHasIsNotMeasuredInRounds) {
+  std::map<std::string, int> measured;
+  const auto measure = [&](CompareSide side, const std::string& name) {
+    ++measured[name + (side == CompareSide::kBaseline ? " A" : " B")];
+    return Measured{.sample = {.value = 2 + 1e-6 * measured[name + " B"]},
+                    .counters = {{"bytes", 7}}};
+  };
+  BenchRun baseline, subject;
+  baseline.benchmarks.push_back({.name = "old"});
+  subject.benchmarks.push_back({.name = "fresh"});
+  const Comparison result =
+      RunSession(baseline, subject, {"a"}, measure,
+                 {.comparison = {.resamples = 100, .subject_is_newer = true, .gone = {"old"}}});
+  EXPECT_EQ(measured, (std::map<std::string, int>{{"a A", 16}, {"a B", 16}, {"fresh B", 1}}));
+  ASSERT_EQ(result.benchmarks.size(), 1u);
+  EXPECT_EQ(result.benchmarks[0].verdict, BenchVerdict::kSame);
+  EXPECT_TRUE(result.interleaved);
+  ASSERT_EQ(result.added.size(), 1u);
+  EXPECT_EQ(result.added[0].Name(), "fresh");
+  EXPECT_EQ(result.added[0].text, "2 s; bytes 7");
+  EXPECT_EQ(result.subject.Find("fresh")->samples[0].round, -1);
+  ASSERT_EQ(result.gone.size(), 1u);
+  EXPECT_EQ(result.gone[0].Name(), "old");
+}
+
+// Not after minutes of rounds.
+TEST(CompareSessionTest, ACounterOfOneSideIsRefusedAfterTheFirstRound) {
+  int calls = 0;
+  const auto measure = [&](CompareSide side, const std::string&) {
+    ++calls;
+    Measured measured = {.sample = {.value = 1}};
+    if (side == CompareSide::kBaseline) measured.counters["bytes"] = 1;
+    return measured;
+  };
+  EXPECT_THROW(RunSession({}, {}, {"a"}, measure, {.comparison = {.resamples = 100}}), Error);
+  EXPECT_EQ(calls, 4);
+  const Comparison listed =
+      RunSession({}, {}, {"a"}, measure, {.comparison = {.resamples = 100, .gone = {"a#bytes"}}});
+  EXPECT_EQ(listed.gone.size(), 1u);
+}
+
 TEST(CompareSessionTest, BitsThatChangeBetweenRoundsAreAnError) {
   int calls = 0;
   const auto measure = [&](CompareSide, const std::string&) {

@@ -9,6 +9,7 @@
 #include "caches/check.h"
 #include "caches/error.h"
 #include "reports/compare/cost_ratio.h"
+#include "reports/compare/one_sided.h"
 #include "reports/rank_test.h"
 #include "reports/statistics.h"
 
@@ -33,52 +34,17 @@ double LevelOf(const ComparisonOptions& options) {
   return options.alpha / (options.look * (options.look + 1.0));
 }
 
-void CheckSameBenchmarks(const BenchRun& baseline, const BenchRun& subject) {
-  const auto require = [](const BenchRun& in, const BenchRun& other, const char* side) {
-    for (const BenchResult& result : in.benchmarks) {
-      const BenchResult* same = other.Find(result.name);
-      if (same == nullptr) {
-        throw Error({fmt::format("benchmark '{}'", result.name),
-                     fmt::format("is missing in the {}", side),
-                     "give both sides the same benchmarks, with a filter if it has to be"});
-      }
-      if (same->unit == result.unit && same->direction == result.direction) continue;
-      throw Error({fmt::format("benchmark '{}'", result.name),
-                   fmt::format("is in {}, {} is better, but in the {} in {}, {} is better",
-                               result.unit, DirectionName(result.direction), side, same->unit,
-                               DirectionName(same->direction)),
-                   "measure both sides alike"});
-    }
-  };
-  require(baseline, subject, "subject");
-  require(subject, baseline, "baseline");
-  if (baseline.benchmarks.empty()) {
-    throw Error({"comparison", "there is no benchmark", "measure some, or widen the filter"});
-  }
-}
-
-// What one side alone counts would otherwise be a gate that is switched off unseen.
-void CheckSameCounts(const BenchResult& baseline, const BenchResult& subject) {
-  const auto require = [](const BenchResult& in, const BenchResult& other, const char* side) {
-    const auto refuse = [&](const std::string& what) {
-      throw Error({fmt::format("benchmark '{}'", in.name),
-                   fmt::format("has {} in the {} alone", what, side),
-                   "measure both sides alike, or leave the benchmark out with a filter"});
-    };
-    for (const auto& [name, value] : in.counters) {
-      if (!other.counters.contains(name)) refuse(fmt::format("the counter '{}'", name));
-    }
-    if (!in.digest.empty() && other.digest.empty()) refuse("a digest");
-  };
-  require(baseline, subject, "baseline");
-  require(subject, baseline, "subject");
+bool InRounds(const BenchResult& result) {
+  return !result.samples.empty() &&
+         std::ranges::all_of(result.samples, [](const BenchSample& s) { return s.round >= 0; });
 }
 
 void CompareCounters(const BenchResult& baseline, const BenchResult& subject,
                      const ComparisonOptions& options, BenchComparison* out) {
   for (const auto& [name, before] : baseline.counters) {
-    const double now = subject.counters.at(name);
-    if (now == before) continue;
+    const auto found = subject.counters.find(name);
+    if (found == subject.counters.end() || found->second == before) continue;
+    const double now = found->second;
     const auto known = options.counter_tolerances.find(name);
     const double tolerance = known == options.counter_tolerances.end() ? 0 : known->second;
     out->counters.push_back({.name = name,
@@ -94,8 +60,8 @@ BenchComparison CompareOne(const BenchResult& baseline, const BenchResult& subje
   BenchComparison out = {.name = baseline.name, .unit = baseline.unit};
   out.baseline_digest = baseline.digest;
   out.subject_digest = subject.digest;
-  out.bits_changed = baseline.digest != subject.digest;
-  CheckSameCounts(baseline, subject);
+  const bool digests = !baseline.digest.empty() && !subject.digest.empty();
+  out.bits_changed = digests && baseline.digest != subject.digest;
   CompareCounters(baseline, subject, options, &out);
   const auto floor = options.noise_floors.find(baseline.name);
   out.within = options.within;
@@ -205,16 +171,18 @@ Comparison Compare(BenchRun baseline, BenchRun subject, const ComparisonOptions&
                              before, baseline.machine.processor, now, subject.machine.processor),
                  "measure both on one machine, or allow it with --across-machines"});
   }
-  CheckSameBenchmarks(baseline, subject);
   Comparison result;
   result.options = options;
+  internal::SplitSides(baseline, subject, options, &result);
   result.identical = !baseline.build.empty() && baseline.build == subject.build;
   std::vector<double> p_values;
-  for (size_t i = 0; i < baseline.benchmarks.size(); ++i) {
-    const BenchResult& before_it = baseline.benchmarks[i];
-    const BenchResult& now_it = *subject.Find(before_it.name);
-    result.benchmarks.push_back(
-        CompareOne(before_it, now_it, options, Random(options.seed).Split(i)));
+  result.interleaved = true;
+  for (const BenchResult& before_it : baseline.benchmarks) {
+    const BenchResult* now_it = subject.Find(before_it.name);
+    if (now_it == nullptr) continue;
+    result.interleaved = result.interleaved && InRounds(before_it) && InRounds(*now_it);
+    const Random random = Random(options.seed).Split(result.benchmarks.size());
+    result.benchmarks.push_back(CompareOne(before_it, *now_it, options, random));
     p_values.push_back(result.benchmarks.back().p_value);
   }
   const std::vector<double> adjusted = HolmAdjusted(p_values);
@@ -222,12 +190,6 @@ Comparison Compare(BenchRun baseline, BenchRun subject, const ComparisonOptions&
     result.benchmarks[i].p_value = adjusted[i];
     Judge(LevelOf(options), &result.benchmarks[i]);
   }
-  const auto in_rounds = [](const BenchResult& r) {
-    return !r.samples.empty() &&
-           std::ranges::all_of(r.samples, [](const BenchSample& s) { return s.round >= 0; });
-  };
-  result.interleaved = std::ranges::all_of(baseline.benchmarks, in_rounds) &&
-                       std::ranges::all_of(subject.benchmarks, in_rounds);
   result.baseline = std::move(baseline);
   result.subject = std::move(subject);
   return result;

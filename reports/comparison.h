@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,11 @@ struct ComparisonOptions {
   // few where addresses do.
   std::map<std::string, double> counter_tolerances = {{"instructions", 0.005}};
   bool across_machines = false;  // compare runs of different fingerprints
+  // The subject is the later of the two: what it alone has is new.
+  bool subject_is_newer = false;
+  // What else one side may have alone, as OneSided::Name() says it.
+  std::set<std::string> added = {};  // the subject
+  std::set<std::string> gone = {};   // the baseline
 };
 
 enum class BenchVerdict { kFaster, kSlower, kSame, kInconclusive };
@@ -87,21 +93,42 @@ struct BenchComparison {
   bool regressed() const;  // slower, or a counter grew, or the bits changed
 };
 
+// What one side alone has: a benchmark, or a counter or the digest of one that both have.
+struct OneSided {
+  std::string benchmark;
+  std::string part = {};  // the counter's name, "digest"; empty: the whole benchmark
+  std::string text = {};  // what it is there, for people; may be empty
+
+  std::string Name() const;  // "BENCHMARK" or "BENCHMARK#PART"
+
+  friend bool operator==(const OneSided&, const OneSided&) = default;
+};
+
 struct Comparison {
   enum class Outcome { kHolds, kRegression, kInconclusive };
 
   BenchRun baseline = {}, subject = {};  // with all samples
   ComparisonOptions options = {};
-  bool identical = false;    // the same executable, byte for byte
-  bool interleaved = false;  // every benchmark has rounds
-  std::vector<BenchComparison> benchmarks = {};
+  bool identical = false;                        // the same executable, byte for byte
+  bool interleaved = false;                      // every benchmark has rounds
+  std::vector<BenchComparison> benchmarks = {};  // of both sides, in the baseline's order
+  std::vector<OneSided> added = {};              // of the subject alone: told, and never a failure
+  std::vector<OneSided> gone = {};               // of the baseline alone, as the options allow
 
   Outcome outcome() const;
 };
 
-// Throws Error when a benchmark is missing on one side, has another unit or direction there, or
-// other counters, or no digest; and when the runs are of different machines and the options do not
-// allow it.
+// Throws Error for a benchmark, a counter or a digest of one side alone that the options do not
+// allow; for a name in them that is none of these; for a benchmark with another unit or direction
+// on the other side; and when there is none that both have. CheckNames looks at the benchmarks'
+// names alone, before anything is measured.
+void CheckNames(const BenchRun& baseline, const BenchRun& subject,
+                const ComparisonOptions& options);
+void CheckSides(const BenchRun& baseline, const BenchRun& subject,
+                const ComparisonOptions& options);
+
+// Throws Error as CheckSides does, and when the runs are of different machines and the options do
+// not allow it.
 Comparison Compare(BenchRun baseline, BenchRun subject, const ComparisonOptions& options);
 
 // The noise floors that an A/A comparison shows: for each benchmark the farther end of its interval

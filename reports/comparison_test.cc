@@ -12,7 +12,10 @@
 namespace lockstep {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 // A run of one benchmark with two samples a round, `values[round]` and a little more.
 BenchRun RunWith(const std::vector<double>& values) {
@@ -40,9 +43,10 @@ std::vector<double> Times(std::vector<double> values, double factor) {
   return values;
 }
 
-std::string RefusalOf(const BenchRun& baseline, const BenchRun& subject) {
+std::string RefusalOf(const BenchRun& baseline, const BenchRun& subject,
+                      const ComparisonOptions& options = {}) {
   try {
-    Compare(baseline, subject, {});
+    Compare(baseline, subject, options);
   } catch (const Error& error) {
     return error.what();
   }
@@ -197,6 +201,75 @@ TEST(ComparisonTest, CountersAndDigestsOfOneSideAloneAreAnError) {
   baseline.benchmarks[0].digest = "ab";
   EXPECT_THAT(RefusalOf(baseline, subject), HasSubstr("a digest in the baseline alone"));
   EXPECT_THAT(RefusalOf(subject, baseline), HasSubstr("a digest in the subject alone"));
+}
+
+// What a change adds is no fault of it: told, with what it is, and compared with nothing.
+TEST(ComparisonTest, WhatTheNewerSideAloneHasIsNew) {
+  BenchRun baseline = RunWith(Levels(10)), subject = baseline;
+  subject.benchmarks[0].counters["bytes"] = 64;
+  subject.benchmarks[0].digest = "0123456789abcdef0123456789abcdef";
+  subject.benchmarks.push_back({.name = "b", .samples = {{.value = 0.002}}});
+  subject.benchmarks[1].counters["allocations"] = 3;
+  EXPECT_NE(RefusalOf(baseline, subject), "");
+  const ComparisonOptions newer = {.subject_is_newer = true};
+  const Comparison result = Compare(baseline, subject, newer);
+  EXPECT_EQ(result.outcome(), Comparison::Outcome::kHolds);
+  EXPECT_EQ(result.benchmarks.size(), 1u);
+  EXPECT_FALSE(result.benchmarks[0].bits_changed);
+  EXPECT_TRUE(result.interleaved) << "a new benchmark has no rounds";
+  EXPECT_THAT(result.added,
+              ElementsAre(OneSided{.benchmark = "a", .part = "bytes", .text = "64"},
+                          OneSided{.benchmark = "a", .part = "digest", .text = "0123456789abcdef"},
+                          OneSided{.benchmark = "b", .text = "2 ms; allocations 3"}));
+  EXPECT_THAT(result.gone, IsEmpty());
+  // The other way round each of them is an error still: a gate would be off.
+  EXPECT_THAT(RefusalOf(subject, baseline, newer), HasSubstr("'a': has the counter 'bytes'"));
+  subject.benchmarks[0] = baseline.benchmarks[0];
+  EXPECT_THAT(RefusalOf(subject, baseline, newer), HasSubstr("'b': is missing in the subject"));
+  // And so is another value of what both have.
+  baseline.benchmarks[0].counters["bytes"] = 64;
+  subject.benchmarks[0].counters["bytes"] = 65;
+  EXPECT_EQ(Compare(baseline, subject, newer).outcome(), Comparison::Outcome::kRegression);
+}
+
+TEST(ComparisonTest, WhatIsListedMayBeOfOneSideAlone) {
+  const BenchRun fewer = RunWith(Levels(10));
+  BenchRun more = fewer;
+  more.benchmarks[0].counters["bytes"] = 64;
+  more.benchmarks.push_back({.name = "b#x"});
+  EXPECT_THAT(RefusalOf(more, fewer), HasSubstr("--gone 'a#bytes'"));
+  EXPECT_THAT(RefusalOf(more, fewer, {.gone = {"a#bytes"}}), HasSubstr("--gone 'b#x'"));
+  EXPECT_THAT(RefusalOf(fewer, more, {.gone = {"a#bytes", "b#x"}}), HasSubstr("--new 'a#bytes'"));
+  const Comparison less = Compare(more, fewer, {.gone = {"a#bytes", "b#x"}});
+  EXPECT_EQ(less.outcome(), Comparison::Outcome::kHolds);
+  EXPECT_THAT(less.gone, ElementsAre(OneSided{.benchmark = "a", .part = "bytes", .text = "64"},
+                                     OneSided{.benchmark = "b#x"}));
+  const Comparison grown = Compare(fewer, more, {.added = {"a#bytes", "b#x"}});
+  EXPECT_EQ(grown.added, less.gone);
+}
+
+// A list that outlives its reason would let the next one vanish unseen.
+TEST(ComparisonTest, WhatIsListedAndOfNoSideAloneIsRefused) {
+  const BenchRun fewer = RunWith(Levels(10));
+  BenchRun more = fewer;
+  more.benchmarks.push_back({.name = "b"});
+  EXPECT_THAT(RefusalOf(fewer, fewer, {.gone = {"a"}}),
+              AllOf(HasSubstr("--gone 'a': is of no side alone"), HasSubstr("nothing is")));
+  EXPECT_THAT(RefusalOf(more, fewer, {.gone = {"b", "B"}}),
+              AllOf(HasSubstr("--gone 'B'"), HasSubstr("these are: b")));
+  EXPECT_THAT(RefusalOf(more, fewer, {.gone = {"b", "a#bytes"}}), HasSubstr("--gone 'a#bytes'"));
+  EXPECT_THAT(RefusalOf(fewer, more, {.subject_is_newer = true, .added = {"c"}}),
+              HasSubstr("--new 'c'"));
+  // Before anything is counted, nothing is known of counters of what both have.
+  CheckNames(more, fewer, {.gone = {"b", "a#bytes"}});
+  EXPECT_THROW(CheckNames(more, fewer, {.gone = {"b", "b#bytes"}}), Error);
+  EXPECT_THROW(CheckNames(more, fewer, {}), Error);
+  EXPECT_THROW(CheckSides(more, fewer, {.gone = {"b", "a#bytes"}}), Error);
+  // Nothing in common is no comparison.
+  BenchRun other = fewer;
+  other.benchmarks[0].name = "z";
+  EXPECT_THAT(RefusalOf(fewer, other, {.added = {"z"}, .gone = {"a"}}),
+              HasSubstr("no benchmark that both sides have"));
 }
 
 TEST(ComparisonTest, NoiseFloorOfEqualBuildsWidensWhatIsTheSame) {

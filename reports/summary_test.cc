@@ -120,6 +120,17 @@ TEST(ReportPartTest, BenchmarksAreDrawnAndChangedBitsComplained) {
   ASSERT_EQ(part.pictures.size(), 1u);
   EXPECT_THAT(part.pictures[0].svg, HasSubstr("a&lt;b&gt;"));
   EXPECT_THAT(part.pictures[0].svg, Not(HasSubstr("<b>")));
+  // What one side alone has is told and decides nothing.
+  comparison["outcome"] = "holds";
+  comparison["benchmarks"] = {bench("c", false, false)};
+  comparison["new"] = {
+      {{"name", "d#bytes"}, {"benchmark", "d"}, {"part", "bytes"}, {"text", "64"}}};
+  comparison["gone"] = {{{"name", "e"}, {"benchmark", "e"}, {"text", ""}}};
+  const ReportPart grown = PartOf(comparison.dump());
+  EXPECT_EQ(grown.verdict, ReportVerdict::kHolds);
+  EXPECT_THAT(grown.table.rows, ElementsAre(testing::Contains("same within 3 %"),
+                                            ElementsAre("e", "gone", "", "", "", ""),
+                                            ElementsAre("d#bytes", "new: 64", "", "", "", "")));
 }
 
 TEST(ReportPartTest, AHistoryShowsItsSeriesAndWhereItGotSlower) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "caches/error.h"
@@ -28,7 +29,7 @@ struct CompareOptions {
   int32_t within = 3;
   int32_t alarms = 200;
   uint64_t seed = 1;
-  std::vector<std::string> counters;
+  std::vector<std::string> counters, added, gone;
   bool cpu_time = false, no_count = false, equal_builds = false, across_machines = false;
   bool small = false;
   std::string noise;
@@ -42,6 +43,10 @@ ComparisonOptions OptionsOf(const CompareOptions& options) {
   comparison.within = options.within / 100.0;
   comparison.seed = options.seed;
   comparison.across_machines = options.across_machines;
+  // Two builds or files may be given in any order: nobody said which is newer.
+  comparison.subject_is_newer = !options.base.empty();
+  comparison.added = {options.added.begin(), options.added.end()};
+  comparison.gone = {options.gone.begin(), options.gone.end()};
   if (!options.noise.empty()) comparison.noise_floors = ReadNoiseFloors(options.noise);
   return comparison;
 }
@@ -63,6 +68,8 @@ std::string CommandLine(const CompareOptions& options) {
   add("--base", options.base);
   if (options.filter != CompareOptions().filter) add("--filter", options.filter);
   for (const std::string& counter : options.counters) add("--counter", counter);
+  for (const std::string& name : options.added) add("--new", name);
+  for (const std::string& name : options.gone) add("--gone", name);
   add("--noise", options.noise);
   for (const auto& [given, flag] :
        {std::pair(options.cpu_time, "--cpu-time"), std::pair(options.no_count, "--no-count"),
@@ -87,14 +94,20 @@ BenchRun HeaderOf(const BenchProgram& program, const std::string& commit,
   return run;
 }
 
-// What can be said without measuring.
-Comparison Identical(const BenchRun& baseline, const BenchRun& subject,
-                     const std::vector<std::string>& names, const ComparisonOptions& options) {
-  BenchRun both[2] = {baseline, subject};
-  for (BenchRun& run : both) {
-    for (const std::string& name : names) run.benchmarks.push_back({.name = name});
-  }
-  return Compare(both[0], both[1], options);
+// The run, with these benchmarks in it.
+BenchRun Naming(BenchRun run, const std::vector<std::string>& names) {
+  for (const std::string& name : names) run.benchmarks.push_back({.name = name});
+  return run;
+}
+
+// What `names` has and `others` has, or has not.
+std::vector<std::string> Those(const std::vector<std::string>& names,
+                               const std::vector<std::string>& others, bool common) {
+  std::vector<std::string> those;
+  std::ranges::copy_if(names, std::back_inserter(those), [&](const std::string& name) {
+    return (std::ranges::find(others, name) != others.end()) == common;
+  });
+  return those;
 }
 
 Comparison ComparePrograms(const BuiltBench& base, const BuiltBench& tree,
@@ -108,18 +121,12 @@ Comparison ComparePrograms(const BuiltBench& base, const BuiltBench& tree,
   BenchRun now = HeaderOf(subject, tree.commit, options);
   SessionOptions session = {.comparison = OptionsOf(options), .rounds_max = options.rounds};
   if (baseline.build() == subject.build() && !options.equal_builds) {
-    return Identical(before, now, baseline.names(), session.comparison);
+    return Compare(Naming(before, baseline.names()), Naming(now, subject.names()),
+                   session.comparison);
   }
-  // Refuses names that are missing on one side before anything is measured.
-  Identical(before, now, baseline.names(), session.comparison);
-  for (const auto& [one, other] :
-       {std::pair(&baseline, &subject), std::pair(&subject, &baseline)}) {
-    for (const std::string& name : one->names()) {
-      if (std::ranges::find(other->names(), name) != other->names().end()) continue;
-      throw Error({other->path(), fmt::format("has no benchmark '{}', {} has", name, one->path()),
-                   "give both sides the same benchmarks, with --filter if it has to be"});
-    }
-  }
+  CheckNames(Naming(before, baseline.names()), Naming(now, subject.names()), session.comparison);
+  before = Naming(before, Those(baseline.names(), subject.names(), false));
+  now = Naming(now, Those(subject.names(), baseline.names(), false));
   if (!options.no_count) {
     const BenchProgram::Counting counting = baseline.CountInstructions();
     subject.CountInstructions();
@@ -142,7 +149,8 @@ Comparison ComparePrograms(const BuiltBench& base, const BuiltBench& tree,
   const auto measure = [&](CompareSide side, const std::string& name) {
     return (side == CompareSide::kBaseline ? baseline : subject).Measure(name, &probe);
   };
-  Comparison result = RunSession(before, now, baseline.names(), measure, session);
+  const std::vector<std::string> both = Those(baseline.names(), subject.names(), true);
+  Comparison result = RunSession(before, now, both, measure, session);
   result.baseline.toolchain = baseline.toolchain();
   result.subject.toolchain = subject.toolchain();
   return result;
@@ -205,6 +213,7 @@ ExitCode CompareBench(const CompareOptions& options) {
     if (!result.identical || result.benchmarks[0].rounds > 0) {
       fmt::print("{}\n", TableText(ComparisonTable(result)));
     }
+    for (const std::string& alone : OneSidedTexts(result)) fmt::print("{}\n", alone);
     for (const std::string& note : ComparisonNotes(result)) fmt::print("{}\n", note);
     fmt::print("\n{}\n", ComparisonSentence(result));
   }
@@ -237,6 +246,9 @@ Command BenchCompareCommand() {
           {"--seed", "N", "of the order of the sides and of the bootstrap", &options->seed},
           {"--counter", "NAME", "one more user counter that is compared exactly",
            &options->counters},
+          {"--new", "NAME", "a benchmark, or BENCHMARK#COUNTER, that B alone may have; --base: all",
+           &options->added},
+          {"--gone", "NAME", "the same for A", &options->gone},
           {"--cpu-time", "", "compare processor time", &options->cpu_time},
           {"--no-count", "", "count no instructions (lockstep_bench under callgrind)",
            &options->no_count},

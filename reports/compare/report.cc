@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "reports/compare_report.h"
 
@@ -66,6 +68,47 @@ std::string RegressionParts(const Comparison& comparison) {
   return text;
 }
 
+std::string OneSidedText(const char* what, const OneSided& one) {
+  const std::string kind = one.part.empty()       ? "benchmark"
+                           : one.part == "digest" ? "digest of"
+                                                  : fmt::format("counter '{}' of", one.part);
+  const std::string text = one.text.empty() ? "" : fmt::format(" ({})", one.text);
+  return fmt::format("{}: {} '{}'{}", what, kind, one.benchmark, text);
+}
+
+// "; 2 new, 1 gone".
+std::string OneSidedCounts(const Comparison& comparison) {
+  std::string text;
+  for (const auto& [ones, what] :
+       {std::pair(&comparison.added, "new"), std::pair(&comparison.gone, "gone")}) {
+    if (!ones->empty())
+      text += fmt::format("{}{} {}", text.empty() ? "; " : ", ", ones->size(), what);
+  }
+  return text;
+}
+
+// Of the benchmarks that both sides have.
+std::string SentenceOfBoth(const Comparison& comparison) {
+  const size_t all = comparison.benchmarks.size();
+  const int64_t open =
+      CountIf(comparison, [](const auto& c) { return c.verdict == BenchVerdict::kInconclusive; });
+  switch (comparison.outcome()) {
+    case Comparison::Outcome::kRegression:
+      return fmt::format("REGRESSION: {} of {} benchmarks: {}",
+                         CountIf(comparison, [](const auto& c) { return c.regressed(); }), all,
+                         RegressionParts(comparison));
+    case Comparison::Outcome::kInconclusive:
+      return fmt::format("INCONCLUSIVE: {} of {} benchmarks are not decided", open, all);
+    case Comparison::Outcome::kHolds:
+      break;
+  }
+  if (comparison.identical) return "HOLDS: the two executables are the same, byte for byte";
+  const int64_t faster =
+      CountIf(comparison, [](const auto& c) { return c.verdict == BenchVerdict::kFaster; });
+  return fmt::format("HOLDS: {} of {} benchmarks the same, {} faster",
+                     static_cast<int64_t>(all) - faster, all, faster);
+}
+
 }  // namespace
 
 std::string ValueText(double value, const std::string& unit) {
@@ -127,25 +170,19 @@ std::vector<const BenchComparison*> ByConcern(const Comparison& comparison) {
   return order;
 }
 
+std::string NewText(const OneSided& added) { return OneSidedText("new", added); }
+
+std::string GoneText(const OneSided& gone) { return OneSidedText("gone", gone); }
+
+std::vector<std::string> OneSidedTexts(const Comparison& comparison) {
+  std::vector<std::string> texts;
+  std::ranges::transform(comparison.gone, std::back_inserter(texts), GoneText);
+  std::ranges::transform(comparison.added, std::back_inserter(texts), NewText);
+  return texts;
+}
+
 std::string ComparisonSentence(const Comparison& comparison) {
-  const size_t all = comparison.benchmarks.size();
-  const int64_t open =
-      CountIf(comparison, [](const auto& c) { return c.verdict == BenchVerdict::kInconclusive; });
-  switch (comparison.outcome()) {
-    case Comparison::Outcome::kRegression:
-      return fmt::format("REGRESSION: {} of {} benchmarks: {}",
-                         CountIf(comparison, [](const auto& c) { return c.regressed(); }), all,
-                         RegressionParts(comparison));
-    case Comparison::Outcome::kInconclusive:
-      return fmt::format("INCONCLUSIVE: {} of {} benchmarks are not decided", open, all);
-    case Comparison::Outcome::kHolds:
-      break;
-  }
-  if (comparison.identical) return "HOLDS: the two executables are the same, byte for byte";
-  const int64_t faster =
-      CountIf(comparison, [](const auto& c) { return c.verdict == BenchVerdict::kFaster; });
-  return fmt::format("HOLDS: {} of {} benchmarks the same, {} faster",
-                     static_cast<int64_t>(all) - faster, all, faster);
+  return SentenceOfBoth(comparison) + OneSidedCounts(comparison);
 }
 
 Table ComparisonTable(const Comparison& comparison) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "caches/error.h"
 #include "caches/file_io.h"
@@ -65,6 +66,24 @@ ordered_json BenchJson(const BenchComparison& c) {
   return out;
 }
 
+ordered_json OneSidedJson(const std::vector<OneSided>& ones) {
+  ordered_json out = ordered_json::array();
+  for (const OneSided& one : ones) {
+    ordered_json each = {{"name", one.Name()}, {"benchmark", one.benchmark}, {"text", one.text}};
+    if (!one.part.empty()) each["part"] = one.part;
+    out.push_back(std::move(each));
+  }
+  return out;
+}
+
+// Each of what one side alone has, with what is said of it.
+std::vector<std::pair<std::string, std::string>> OneSidedLines(const Comparison& comparison) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const OneSided& one : comparison.gone) lines.emplace_back(one.Name(), GoneText(one));
+  for (const OneSided& one : comparison.added) lines.emplace_back(one.Name(), NewText(one));
+  return lines;
+}
+
 }  // namespace
 
 std::string ComparisonMarkdown(const Comparison& comparison, const std::string& command) {
@@ -77,6 +96,9 @@ std::string ComparisonMarkdown(const Comparison& comparison, const std::string& 
   }
   std::string text = fmt::format("**{}**\n\n", ComparisonSentence(comparison));
   if (!told.rows.empty()) text += TableMarkdown(told) + "\n";
+  const std::vector<std::string> alone = OneSidedTexts(comparison);
+  for (const std::string& line : alone) text += fmt::format("* {}\n", MarkdownCell(line));
+  if (!alone.empty()) text += "\n";
   text +=
       fmt::format("<details>\n<summary>All {} benchmarks, and how they were measured</summary>\n\n",
                   all.rows.size());
@@ -103,10 +125,18 @@ std::string ComparisonJunit(const Comparison& comparison) {
       cases += "/>\n";
     }
   }
+  const auto alone = OneSidedLines(comparison);
+  skipped += alone.size();
+  for (const auto& [name, text] : alone) {
+    cases += fmt::format(
+        "  <testcase classname=\"bench\" name=\"{}\">\n    <skipped message=\"{}\"/>\n"
+        "  </testcase>\n",
+        Escaped(name), Escaped(text));
+  }
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"lockstep bench compare\" "
       "tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}</testsuite>\n",
-      comparison.benchmarks.size(), failures, skipped, cases);
+      comparison.benchmarks.size() + alone.size(), failures, skipped, cases);
 }
 
 std::string ComparisonAnnotations(const Comparison& comparison) {
@@ -117,6 +147,10 @@ std::string ComparisonAnnotations(const Comparison& comparison) {
     lines += fmt::format("::{} title={}::{}\n", c->regressed() ? "error" : "warning",
                          AnnotationText(c->name, Annotation::kProperty),
                          AnnotationText(ReproachText(*c)));
+  }
+  for (const auto& [name, text] : OneSidedLines(comparison)) {
+    lines += fmt::format("::notice title={}::{}\n", AnnotationText(name, Annotation::kProperty),
+                         AnnotationText(text));
   }
   return lines + fmt::format("::notice title=lockstep bench compare::{}\n",
                              AnnotationText(ComparisonSentence(comparison)));
@@ -136,6 +170,8 @@ std::string ComparisonJson(const Comparison& comparison, const std::string& comm
   for (const BenchComparison& c : comparison.benchmarks) {
     out["benchmarks"].push_back(BenchJson(c));
   }
+  out["new"] = OneSidedJson(comparison.added);
+  out["gone"] = OneSidedJson(comparison.gone);
   out["baseline"] = ordered_json::parse(RunJson(comparison.baseline));
   out["subject"] = ordered_json::parse(RunJson(comparison.subject));
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

@@ -28,6 +28,8 @@ constexpr std::string_view kStyle = R"(
   details[open] > summary::before { content: "-"; }
   summary:hover { background: var(--code); }
   summary:focus-visible { outline: 2px solid var(--ink); outline-offset: -2px; }
+  ul.alone { list-style: none; margin: 12px 0; padding: 0; }
+  ul.alone > li { padding: 3px 4px; overflow-wrap: anywhere; }
   .name { font-weight: 600; overflow-wrap: anywhere; }
   .details { padding: 4px 4px 16px 32px; }
   dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 18px;
@@ -196,6 +198,18 @@ std::string DetailsOf(const Comparison& comparison, const BenchComparison& c) {
   return html + "</div>\n";
 }
 
+// What one side alone has.
+std::string AloneList(const Comparison& comparison) {
+  std::string html;
+  const auto add = [&](const char* mark, const std::string& text) {
+    html +=
+        fmt::format("<li><span class=\"verdict same\">{}</span> {}</li>\n", mark, Escaped(text));
+  };
+  for (const OneSided& one : comparison.gone) add("−", GoneText(one));
+  for (const OneSided& one : comparison.added) add("+", NewText(one));
+  return html.empty() ? "" : "<ul class=\"alone\">\n" + html + "</ul>\n";
+}
+
 std::string OutcomeClass(Comparison::Outcome outcome) {
   if (outcome == Comparison::Outcome::kRegression) return "bad";
   return outcome == Comparison::Outcome::kHolds ? "good" : "open";
@@ -211,6 +225,7 @@ std::string ComparisonHtml(const Comparison& comparison, const std::string& comm
   for (const std::string& note : ComparisonNotes(comparison)) {
     body += fmt::format("<p class=\"quiet\">{}</p>\n", Escaped(note));
   }
+  body += AloneList(comparison);
   const double limit = AxisLimit(comparison);
   body += fmt::format(
       "<p class=\"quiet\">The bars are the intervals of subject over baseline, from x{:.2f} to "

@@ -18,7 +18,23 @@ constexpr std::string_view kAroundTheRuns = R"json({
   "definitions": {
     "share": {"type": "number", "minimum": 0, "maximum": 1},
     "amount": {"type": "number", "minimum": 0},
-    "count": {"type": "integer", "minimum": 0, "maximum": 2147483647}
+    "count": {"type": "integer", "minimum": 0, "maximum": 2147483647},
+    "alone": {
+      "type": "array",
+      "items": {
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name", "benchmark", "text"],
+        "properties": {
+          "name": {"type": "string", "minLength": 1,
+                   "description": "as --new and --gone take it: BENCHMARK or BENCHMARK#PART"},
+          "benchmark": {"type": "string", "minLength": 1},
+          "part": {"type": "string", "minLength": 1,
+                   "description": "a counter's name, or digest; absent: the whole benchmark"},
+          "text": {"type": "string", "description": "what it is there, for people"}
+        }
+      }
+    }
   },
   "properties": {
     "format": {"enum": ["lockstep-bench-comparison"]}, "version": {"enum": [1]},
@@ -80,6 +96,9 @@ constexpr std::string_view kAroundTheRuns = R"json({
         }
       }
     },
+    "new": {"$ref": "#/definitions/alone", "description": "of the subject alone"},
+    "gone": {"$ref": "#/definitions/alone",
+             "description": "of the baseline alone, and listed with --gone"},
     "baseline": {"$ref": "#/definitions/run"}, "subject": {"$ref": "#/definitions/run"}
   }
 }

@@ -12,6 +12,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int32_t kInNoRound = -1;
+
 class Session {
  public:
   Session(BenchRun baseline, BenchRun subject, const std::vector<std::string>& names,
@@ -22,18 +24,25 @@ class Session {
         options_(options),
         random_(Random(options.comparison.seed).Split(1)) {
     LS_CHECK(!names.empty(), "a session without benchmarks");
-    for (const std::string& name : names) {
-      baseline_.benchmarks.push_back({.name = name});
-      subject_.benchmarks.push_back({.name = name});
+    for (BenchRun* run : {&baseline_, &subject_}) {
+      std::vector<BenchResult> results;
+      for (const std::string& name : names) results.push_back({.name = name});
+      results.insert(results.end(), run->benchmarks.begin(), run->benchmarks.end());
+      run->benchmarks = std::move(results);
     }
     decided_.resize(names.size());
   }
 
   Comparison Run() {
+    for (size_t i = decided_.size(); i < subject_.benchmarks.size(); ++i) {
+      Report(subject_.benchmarks[i].name);
+      MeasureOnce(CompareSide::kSubject, i, kInNoRound);
+    }
     int32_t next_look = options_.until_decided ? options_.first_look : options_.rounds_max;
-    for (round_ = 0; round_ < options_.rounds_max && !OutOfTime();) {
+    for (round_ = 0; round_ < options_.rounds_max && (round_ == 0 || !OutOfTime());) {
       MeasureRound();
-      ++round_;
+      // What one side alone counts is refused before minutes have gone by.
+      if (++round_ == 1) CheckSides(baseline_, subject_, options_.comparison);
       if (round_ < next_look) continue;
       Look();
       next_look += (next_look + 1) / 2;
@@ -69,15 +78,15 @@ class Session {
       const bool subject_first = random_.Below(2) == 1;
       const CompareSide outer = subject_first ? CompareSide::kSubject : CompareSide::kBaseline;
       const CompareSide inner = subject_first ? CompareSide::kBaseline : CompareSide::kSubject;
-      for (const CompareSide side : {outer, inner, inner, outer}) MeasureOnce(side, i);
+      for (const CompareSide side : {outer, inner, inner, outer}) MeasureOnce(side, i, round_);
     }
   }
 
-  void MeasureOnce(CompareSide side, size_t index) {
+  void MeasureOnce(CompareSide side, size_t index, int32_t round) {
     BenchRun& run = side == CompareSide::kBaseline ? baseline_ : subject_;
     BenchResult& result = run.benchmarks[index];
     Measured measured = measure_(side, result.name);
-    measured.sample.round = round_;
+    measured.sample.round = round;
     if (result.samples.empty()) {
       result.unit = measured.unit;
       result.direction = measured.direction;

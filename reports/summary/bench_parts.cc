@@ -135,6 +135,14 @@ ReportPart BenchPart(const json& comparison) {
     part.complaints.push_back(complaint);
   }
   if (!part.table.rows.empty()) part.pictures.push_back(RatioPicture(comparison.at("benchmarks")));
+  for (const char* what : {"gone", "new"}) {
+    for (const json& one : comparison.value(what, json::array())) {
+      const std::string text = one.at("text");
+      part.table.rows.push_back({one.at("name"),
+                                 text.empty() ? what : fmt::format("{}: {}", what, text), "", "",
+                                 "", ""});
+    }
+  }
   return part;
 }
 
