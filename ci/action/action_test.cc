@@ -244,6 +244,19 @@ TEST_F(BenchOfAPullRequestTest, TheCommitWhereItLeftItsBaseIsComparedWithTheTree
   EXPECT_EQ(ReadWholeTextFile(folder_ + "/summary"), "**verdict**\n");
 }
 
+// What a branch drops is listed where the reason is, and goes with the branch.
+TEST_F(BenchOfAPullRequestTest, TrailersOfItsCommitsSayWhatIsGone) {
+  Git("git commit -q --allow-empty -m 'drop a' -m 'Bench-gone: a/b c\nBench-gone: d#bytes'");
+  EXPECT_EQ(Compare(0, "main --rounds 2").code, 0);
+  EXPECT_THAT(ReadWholeTextFile(repository() + "/arguments"),
+              HasSubstr(" --gone a/b c --gone d#bytes --rounds 2\n"));
+  // Once it is in the base, it is said no more.
+  Git("git checkout -q main && git merge -q --no-edit change && git checkout -q change && "
+      "git merge -q main && git commit -q --allow-empty -m next");
+  EXPECT_EQ(Compare(0).code, 0);
+  EXPECT_THAT(ReadWholeTextFile(repository() + "/arguments"), testing::Not(HasSubstr("--gone")));
+}
+
 TEST_F(BenchOfAPullRequestTest, FailsForWhatIsSlowerAndNotForWhatIsOpen) {
   EXPECT_EQ(Compare(1).code, 1);
   const Ran open = Compare(3);
