@@ -109,6 +109,9 @@ TEST(CompareReportTest, VerdictsInWords) {
   BenchComparison near = made.benchmarks[3];
   near.rounds_needed = 1;
   EXPECT_EQ(VerdictText(near), "inconclusive, needs about 1 more round");
+  near.in_noise = true;
+  near.floor = 0.15;
+  EXPECT_EQ(VerdictText(near), "inconclusive, equal builds differ by up to 15.0 % too");
   EXPECT_THAT(CounterTexts(made.benchmarks[0]),
               ElementsAre("instructions 1000 -> 1100 (+10.00 %)"));
   EXPECT_THAT(CounterTexts(made.benchmarks[2]), ElementsAre("bits changed: cd -> ab"));

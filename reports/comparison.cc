@@ -64,8 +64,11 @@ BenchComparison CompareOne(const BenchResult& baseline, const BenchResult& subje
   out.bits_changed = digests && baseline.digest != subject.digest;
   CompareCounters(baseline, subject, options, &out);
   const auto floor = options.noise_floors.find(baseline.name);
-  out.within = options.within;
-  if (floor != options.noise_floors.end()) out.within = std::max(out.within, floor->second);
+  out.within = out.floor = options.within;
+  if (floor != options.noise_floors.end()) {
+    out.floor = std::max(options.within, floor->second);
+    out.within = std::max(options.within, std::min(floor->second, options.same_max));
+  }
   const auto samples = internal::SelectSamples(baseline, subject, options.regimes);
   out.rounds = static_cast<int32_t>(samples.blocks.size());
   out.rounds_left = samples.rounds_left;
@@ -96,10 +99,11 @@ BenchComparison CompareOne(const BenchResult& baseline, const BenchResult& subje
 // About so many rounds more bring the nearer bound of the interval over the border: its width goes
 // with the square root of their number.
 int32_t RoundsNeeded(const BenchComparison& c) {
-  const double border = std::log1p(c.within), middle = std::log(c.ratio);
+  const double middle = std::log(c.ratio);
+  const bool outside = std::abs(middle) > std::log1p(c.within);
+  const double border = std::log1p(outside ? c.floor : c.within);
   const double away = std::abs(std::abs(middle) - border);
   // Between the estimate and the end of the interval that is on the wrong side.
-  const bool outside = std::abs(middle) > border;
   const double toward_more = std::log(c.high) - middle, toward_less = middle - std::log(c.low);
   const double width = (middle > 0) == outside ? toward_less : toward_more;
   const double factor = away > 0 ? width / away : kRoundsNeededMax;
@@ -109,14 +113,17 @@ int32_t RoundsNeeded(const BenchComparison& c) {
 
 void Judge(double level, BenchComparison* c) {
   if (c->rounds < kRoundsMin) return;
-  const double more = 1 + c->within, less = 1 / more;
+  const double more = 1 + c->floor, same = 1 + c->within;
   const bool certain = c->p_value <= level;
+  const double away = std::max(c->ratio, 1 / c->ratio);
   if (c->low > more && certain) {
     c->verdict = BenchVerdict::kSlower;
-  } else if (c->high < less && certain) {
+  } else if (c->high < 1 / more && certain) {
     c->verdict = BenchVerdict::kFaster;
-  } else if (c->low >= less && c->high <= more) {
+  } else if (c->low >= 1 / same && c->high <= same) {
     c->verdict = BenchVerdict::kSame;
+  } else if (away > same && away <= more) {
+    c->in_noise = true;
   } else {
     c->rounds_needed = RoundsNeeded(*c);
   }

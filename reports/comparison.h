@@ -1,10 +1,11 @@
 // Two runs side by side, and what may be said about their difference.
 //
-// Samples of one round were taken next to each other, in an order drawn anew each time (subject
-// first or baseline first, then the mirror image: ABBA), so that a drift of the machine hits both
-// sides alike. A round whose samples saw different regimes of the machine (another placement of
-// cores, other tenants) is left out. What is compared is the cost: time, or the time that a rate
-// stands for, as a fraction of the machine's limit where both sides have it.
+// Samples of one round were taken next to each other (one side, twice the other, the first again:
+// ABBA), so that a drift of the machine hits both sides alike; which side is first is drawn for two
+// rounds, and turned round in the second, so that a place in the round does so too. A round whose
+// samples saw different regimes of the machine (another placement of cores, other tenants) is left
+// out. What is compared is the cost: time, or the time that a rate stands for, as a fraction of the
+// machine's limit where both sides have it.
 #ifndef LOCKSTEP_REPORTS_COMPARISON_H_
 #define LOCKSTEP_REPORTS_COMPARISON_H_
 
@@ -37,8 +38,12 @@ struct ComparisonOptions {
   double alpha = 0.005;
   // Up to this much more or less cost is called the same.
   double within = 0.03;
-  // Of a benchmark that A/A comparisons showed to differ by more than `within` without a reason.
+  // Of a benchmark that A/A comparisons showed to differ by more than `within` without a reason: up
+  // to it nothing is slower or faster.
   std::map<std::string, double> noise_floors = {};
+  // A floor makes what is called the same no wider than this: where equal builds differ by more, a
+  // difference below the floor is not decided.
+  double same_max = 0.08;
   // 0: these samples are looked at once. k > 0: the k-th look at a growing series, which gets
   // alpha / (k * (k + 1)); all looks together get alpha (Lan & DeMets, "Discrete Sequential
   // Boundaries for Clinical Trials", 1983, with Bonferroni's bound in place of the joint law).
@@ -78,12 +83,15 @@ struct BenchComparison {
   // holds it at the level of this look.
   double ratio = 1, low = 1, high = 1;
   double p_value = 1;     // adjusted for all benchmarks of the comparison
-  double within = 0;      // what counts as the same here: option, or noise floor if that is larger
+  double within = 0;      // what counts as the same here: option, or noise floor up to its limit
+  double floor = 0;       // what may be slower or faster by more: `within`, or a larger noise floor
   double detectable = 0;  // the least excess cost that so many rounds find 4 times in 5
   double noise = 0;       // what equal builds would show here at most, at the level of this look
   int32_t rounds = 0;     // that count
   int32_t rounds_left = 0;  // left out: the regime changed within them
-  // About how many more rounds may decide; only of an inconclusive one with a ratio.
+  // Inconclusive, between `within` and `floor`: no number of rounds decides.
+  bool in_noise = false;
+  // About how many more rounds may decide; only of an inconclusive one with a ratio, outside noise.
   std::optional<int32_t> rounds_needed = {};
   std::vector<CounterChange> counters = {};  // those that differ
   bool bits_changed = false;

@@ -286,6 +286,29 @@ TEST(ComparisonTest, NoiseFloorOfEqualBuildsWidensWhatIsTheSame) {
   EXPECT_NEAR(same.benchmarks[0].within, 0.06, 0.002);
 }
 
+// What equal builds show besides is neither slower nor the same: 8 % is the most that is.
+TEST(ComparisonTest, BetweenTheLimitOfSameAndAWideNoiseFloorNothingIsDecided) {
+  const std::vector<double> levels = Levels(10);
+  const auto compare = [&](double factor, double within) {
+    return Compare(RunWith(levels), RunWith(Times(levels, factor)),
+                   {.within = within, .noise_floors = {{"a", 0.15}}})
+        .benchmarks[0];
+  };
+  for (const double factor : {1.10, 1 / 1.10, 1.149}) {
+    const BenchComparison c = compare(factor, 0.03);
+    EXPECT_EQ(c.verdict, BenchVerdict::kInconclusive) << factor;
+    EXPECT_TRUE(c.in_noise);
+    EXPECT_FALSE(c.rounds_needed);
+    EXPECT_EQ(c.within, 0.08);
+    EXPECT_EQ(c.floor, 0.15);
+  }
+  EXPECT_EQ(compare(1.07, 0.03).verdict, BenchVerdict::kSame);
+  EXPECT_EQ(compare(1.16, 0.03).verdict, BenchVerdict::kSlower);
+  EXPECT_EQ(compare(1 / 1.16, 0.03).verdict, BenchVerdict::kFaster);
+  // Who asks for more gets it.
+  EXPECT_EQ(compare(1.10, 0.12).verdict, BenchVerdict::kSame);
+}
+
 // Normal noise of 2 % on each sample: a round's log ratio has 2 %, the median of n rounds
 // 1.2533 * 2 % / sqrt(n).
 TEST(ComparisonTest, DetectableEffectAndNoiseAreThoseOfTheSpread) {

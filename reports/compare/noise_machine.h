@@ -14,6 +14,7 @@ namespace lockstep::internal {
 struct NoiseOptions {
   double own = 0.015;           // standard deviation of one measurement, relative
   double drift = 0.004;         // of the step between neighbours, added up
+  double trend = 0;             // of every step, added up, and never comes back
   double interrupted = 0.05;    // share of measurements that take up to three times as long
   double regime_change = 0.02;  // probability between neighbours
   double slow_regime = 1.8;     // factor; the state beside a sample shows it
@@ -30,7 +31,8 @@ class NoiseMachine {
     if (Uniform() < options_.regime_change) slow_ = !slow_;
     level_ += options_.drift * Normal();
     level_ *= 0.98;  // comes back
-    double factor = std::exp(level_ + options_.own * Normal());
+    trend_ += options_.trend;
+    double factor = std::exp(level_ + trend_ + options_.own * Normal());
     if (slow_) factor *= options_.slow_regime;
     if (Uniform() < options_.interrupted) factor *= 1 + 2 * Uniform();
     const auto stated = [&](double value) { return value * std::exp(options_.state * Normal()); };
@@ -53,7 +55,7 @@ class NoiseMachine {
 
   Random random_;
   NoiseOptions options_;
-  double level_ = 0;
+  double level_ = 0, trend_ = 0;
   bool slow_ = false;
 };
 

@@ -132,6 +132,9 @@ std::string VerdictText(const BenchComparison& c) {
     case BenchVerdict::kInconclusive:
       break;
   }
+  if (c.in_noise) {
+    return fmt::format("inconclusive, equal builds differ by up to {} % too", PercentText(c.floor));
+  }
   if (!c.rounds_needed) return "inconclusive, too few rounds that can be compared";
   if (*c.rounds_needed > 1000) return "inconclusive, too near the border for any number of rounds";
   return fmt::format("inconclusive, needs about {} more round{}", *c.rounds_needed,

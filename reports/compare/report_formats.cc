@@ -50,6 +50,7 @@ ordered_json BenchJson(const BenchComparison& c) {
                       {"high", c.high},
                       {"p_value", c.p_value},
                       {"within", c.within},
+                      {"floor", c.floor},
                       {"detectable", c.detectable},
                       {"noise", c.noise},
                       {"rounds", c.rounds},

@@ -71,6 +71,8 @@ constexpr std::string_view kAroundTheRuns = R"json({
           "high": {"$ref": "#/definitions/amount", "description": "of the ratio's interval"},
           "p_value": {"$ref": "#/definitions/share", "description": "adjusted (Holm)"},
           "within": {"$ref": "#/definitions/amount", "description": "what counts as the same"},
+          "floor": {"$ref": "#/definitions/amount",
+                    "description": "slower or faster is more than this"},
           "detectable": {"$ref": "#/definitions/amount",
                          "description": "least excess cost found 4 times in 5"},
           "noise": {"$ref": "#/definitions/amount"},

@@ -31,6 +31,7 @@ class Session {
       run->benchmarks = std::move(results);
     }
     decided_.resize(names.size());
+    subject_first_.resize(names.size());
   }
 
   Comparison Run() {
@@ -75,7 +76,8 @@ class Session {
       // One whole round of every benchmark, however little time there is: a name must not vanish.
       if (done || (round_ > 0 && OutOfTime())) continue;
       Report(baseline_.benchmarks[i].name);
-      const bool subject_first = random_.Below(2) == 1;
+      const bool subject_first = round_ % 2 == 0 ? random_.Below(2) == 1 : !subject_first_[i];
+      subject_first_[i] = subject_first;
       const CompareSide outer = subject_first ? CompareSide::kSubject : CompareSide::kBaseline;
       const CompareSide inner = subject_first ? CompareSide::kBaseline : CompareSide::kSubject;
       for (const CompareSide side : {outer, inner, inner, outer}) MeasureOnce(side, i, round_);
@@ -121,7 +123,10 @@ class Session {
   BenchRun baseline_, subject_;
   const MeasureFunction& measure_;
   const SessionOptions& options_;
-  Random random_;  // which side comes first
+  // Which side comes first, drawn for two rounds of a benchmark: a place in the round that costs
+  // more (the first, or those after the other side) then does so to both sides equally often.
+  Random random_;
+  std::vector<bool> subject_first_;  // in the last round, of each
   int32_t round_ = 0, looks_ = 0, last_look_ = 0;
   std::vector<BenchComparison> decided_;  // as of the last look
   Comparison result_;
