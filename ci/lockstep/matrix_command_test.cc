@@ -291,8 +291,19 @@ TEST(MatrixCommandTest, PicturesAreWholeAndNeedNothingElse) {
   EXPECT_THAT(picture, HasSubstr("<title>fork, fork: equal"));
   EXPECT_THAT(picture, HasSubstr("prefers-color-scheme: dark"));
   const std::string page = FileText(html);
-  EXPECT_TRUE(page.starts_with("<!doctype html>"));
-  EXPECT_THAT(page, HasSubstr(picture));
+  EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
+  EXPECT_THAT(page, HasSubstr("<h1>Determinism matrix</h1>"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"outcome good\">EQUAL: "));
+  EXPECT_THAT(page, HasSubstr("lockstep verify --matrix "));
+  // The picture's boxes, and none of what the page says itself.
+  const auto boxes = [](const std::string& text) {
+    int count = 0;
+    for (size_t at = 0; (at = text.find("<rect x=", at)) != text.npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(boxes(page), boxes(picture));
+  EXPECT_GT(boxes(page), 4) << "the legend has four";
+  EXPECT_THAT(page, Not(HasSubstr("class=\"title\"")));
   for (const char* foreign : {"<script", "<link", "src=", "@import", "url("}) {
     EXPECT_THAT(page, Not(HasSubstr(foreign)));
   }

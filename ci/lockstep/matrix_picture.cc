@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "reports/markup.h"
+#include "reports/page.h"
 
 namespace lockstep::cli {
 namespace {
@@ -24,9 +25,11 @@ constexpr int kBoxesLeft = 330;   // where boxes begin
 constexpr int kBoxesRight = 930;  // where a line of boxes is full
 constexpr int kControlLeft = 950;
 constexpr int kHeaderHeight = 92;
+constexpr int kBareHeight = 22;  // of a header without title
 constexpr int kRowGap = 14;
 constexpr int kRowMin = 38;
 constexpr int kLegendHeight = 66;
+constexpr int kBareLegendHeight = 42;  // of a legend without command
 
 // Verdicts differ in their mark too, so that nobody has to tell colours apart.
 struct Look {
@@ -77,6 +80,30 @@ constexpr std::string_view kStyle = R"(
   .matrix .absent text { fill: var(--absent-ink); }
 )";
 
+// Around the picture, which has its own margin.
+constexpr std::string_view kPageStyle = R"(
+  .outcome { display: inline-block; border-radius: 4px; padding: 3px 10px; font-weight: 600;
+             font-size: 15px; }
+  .good { background: var(--good); color: var(--good-ink); }
+  .bad { background: var(--bad); color: var(--bad-ink); }
+  .open { background: var(--open); color: var(--open-ink); }
+  .wide { margin: 14px -24px; }
+  .wide svg { display: block; }
+  @media (max-width: 760px) { main { padding: 14px; } .wide { margin: 14px -14px; } }
+)";
+
+std::string_view OutcomeClass(MatrixOutcome outcome) {
+  switch (outcome) {
+    case MatrixOutcome::kEqual:
+      return "good";
+    case MatrixOutcome::kDiffers:
+      return "bad";
+    case MatrixOutcome::kUnproved:
+      break;
+  }
+  return "open";
+}
+
 size_t Characters(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
@@ -93,23 +120,33 @@ std::string Fitting(std::string_view text, int width) {
   return std::string(text.substr(0, most - 1)) + "…";
 }
 
+// Whether the picture says itself what stands above and below its boxes, or the page around it.
+enum class Frame { kOwn, kOfPage };
+
 class Picture {
  public:
-  std::string Draw(const MatrixResult& result, const PictureText& text) {
-    int y = kHeaderHeight;
+  std::string Draw(const MatrixResult& result, const PictureText& text, Frame frame) {
+    const bool own = frame == Frame::kOwn;
+    const int header = own ? kHeaderHeight : kBareHeight;
+    int y = header;
     for (const MatrixRow& row : result.rows) y = DrawRow(row, y);
-    DrawLegend(y, text.repeat);
-    const int height = y + kLegendHeight;
+    DrawLegend(y);
+    if (own) {
+      body_ += Text(kMargin, y + 54, "quiet", Fitting(text.repeat, kWidth - 2 * kMargin));
+    }
+    const int height = y + (own ? kLegendHeight : kBareLegendHeight);
     std::string svg = fmt::format(
         "<svg class=\"matrix\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" "
         "width=\"{}\" height=\"{}\" role=\"img\" aria-label=\"{}\">\n<style>{}</style>\n"
         "<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n",
         kWidth, height, kWidth, height, Escaped(text.title + ": " + result.verdict), kStyle, kWidth,
         height);
-    svg += Text(kMargin, 36, "title", text.title);
-    svg += Text(kMargin, 57, "verdict", result.verdict);
-    svg += Text(kMargin, 76, "quiet", Fitting(text.subject, kControlLeft - kMargin));
-    svg += Text(kControlLeft, 76, "quiet", "control");
+    if (own) {
+      svg += Text(kMargin, 36, "title", text.title);
+      svg += Text(kMargin, 57, "verdict", result.verdict);
+      svg += Text(kMargin, 76, "quiet", Fitting(text.subject, kControlLeft - kMargin));
+    }
+    svg += Text(kControlLeft, header - (own ? 16 : 8), "quiet", "control");
     return svg + body_ + "</svg>\n";
   }
 
@@ -169,7 +206,7 @@ class Picture {
     return hover + fmt::format("\ntest {}", row.axis->test);
   }
 
-  void DrawLegend(int top, const std::string& repeat) {
+  void DrawLegend(int top) {
     body_ += fmt::format("<line class=\"rule\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>\n",
                          kMargin, kWidth - kMargin, top, top);
     int x = kMargin;
@@ -179,7 +216,6 @@ class Picture {
       x += DrawBox(x, top + 10, LookOf(verdict), name, name) + kBoxGap;
     }
     body_ += Text(x + 12, top + 26, "quiet", "✓ at the right: the axis found its control");
-    body_ += Text(kMargin, top + 54, "quiet", Fitting(repeat, kWidth - 2 * kMargin));
   }
 
   std::string body_;
@@ -188,22 +224,17 @@ class Picture {
 }  // namespace
 
 std::string MatrixSvg(const MatrixResult& result, const PictureText& text) {
-  return Picture().Draw(result, text);
+  return Picture().Draw(result, text, Frame::kOwn);
 }
 
 std::string MatrixHtml(const MatrixResult& result, const PictureText& text) {
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}: {}</title>\n"
-      "<style>\n"
-      "  body {{ margin: 0; background: #fbfbfa; }}\n"
-      "  @media (prefers-color-scheme: dark) {{ body {{ background: #15181b; }} }}\n"
-      "  main {{ overflow-x: auto; max-width: {}px; margin: 0 auto; }}\n"
-      "</style>\n</head>\n<body>\n<main tabindex=\"0\" "
-      "aria-label=\"{}\">\n{}</main>\n</body>\n</html>\n",
-      Escaped(text.title), Escaped(result.verdict), kWidth, Escaped(text.title),
-      MatrixSvg(result, text));
+  const std::string title = Escaped(text.title), verdict = Escaped(result.verdict);
+  std::string body = fmt::format("<h1>{}</h1>\n<p><span class=\"outcome {}\">{}</span></p>\n",
+                                 title, OutcomeClass(result.outcome), verdict);
+  body += fmt::format("<p class=\"quiet\">{}</p>\n", Escaped(text.subject));
+  body += WideRegion(title, Picture().Draw(result, text, Frame::kOfPage));
+  body += fmt::format("<p class=\"quiet\">{}</p>\n", Escaped(text.repeat));
+  return Page({.title = title + ": " + verdict, .style = kPageStyle, .body = body});
 }
 
 }  // namespace lockstep::cli

@@ -20,7 +20,7 @@ struct PictureText {
 // backs the axis.
 std::string MatrixSvg(const MatrixResult& result, const PictureText& text);
 
-// A whole HTML page around the same picture.
+// A whole HTML page: the same texts, none of them cut, around the boxes.
 std::string MatrixHtml(const MatrixResult& result, const PictureText& text);
 
 }  // namespace lockstep::cli
