@@ -119,6 +119,7 @@ TEST(ReportPartTest, BenchmarksAreDrawnAndChangedBitsComplained) {
   EXPECT_THAT(part.complaints, ElementsAre("a<b>: same within 3 %, other bits"));
   ASSERT_EQ(part.pictures.size(), 1u);
   EXPECT_THAT(part.pictures[0].svg, HasSubstr("a&lt;b&gt;"));
+  EXPECT_THAT(part.pictures[0].svg, HasSubstr("width=\"340\"")) << "a phone's";
   EXPECT_THAT(part.pictures[0].svg, Not(HasSubstr("<b>")));
   // What one side alone has is told and decides nothing.
   comparison["outcome"] = "holds";
@@ -156,6 +157,10 @@ TEST(ReportPartTest, AHistoryShowsItsSeriesAndWhereItGotSlower) {
   EXPECT_EQ(part.pictures[0].caption, "slower");  // what changed comes first
   EXPECT_THAT(part.pictures[0].svg, HasSubstr("bad-mark"));
   EXPECT_THAT(part.pictures[1].svg, Not(HasSubstr("bad-mark")));
+  // The axis, and by how much the level changed, for those who cannot hover.
+  EXPECT_THAT(part.pictures[0].svg, HasSubstr(">x1.00</text>"));
+  EXPECT_THAT(part.pictures[0].svg, HasSubstr(">x1.500</text>"));
+  EXPECT_THAT(part.pictures[0].svg, HasSubstr(">older</text>"));
 }
 
 size_t CountIn(const std::string& text, const std::string& what) {

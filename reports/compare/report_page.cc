@@ -37,6 +37,8 @@ constexpr std::string_view kStyle = R"(
   dt { color: var(--quiet); }
   dd { margin: 0; overflow-wrap: anywhere; }
   svg { display: block; max-width: 100%; height: auto; }
+  .wide svg { max-width: none; }
+  .wide:focus-visible { outline: 2px solid var(--ink); }
   .zone { fill: var(--absent); }
   .axis { stroke: var(--quiet); stroke-width: 1; }
   .bar { stroke-width: 3; }
@@ -143,7 +145,8 @@ std::string SamplePicture(const BenchResult& baseline, const BenchResult& subjec
   };
   add(baseline, "left-out", 0);
   add(subject, LookOf(c).css_class == std::string_view("bad") ? "bad-mark" : "same-mark", 4);
-  return svg + "</svg>\n<p class=\"quiet\">○ baseline, ● subject, over the baseline's median</p>\n";
+  return WideRegion("samples of " + Escaped(c.name), svg + "</svg>\n") +
+         "<p class=\"quiet\">○ baseline, ● subject, over the baseline's median</p>\n";
 }
 
 // ---- Text -------------------------------------------------------------------------------

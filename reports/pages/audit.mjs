@@ -3,9 +3,10 @@
 //
 //   node audit.mjs CHROMIUM SCREENSHOTS PAGE.html...
 //
-// A page must load nothing but itself, leave the console empty, not be wider than the window, and
-// give axe nothing to say of its levels "serious" and "critical". One line a page; the screenshots
-// lie in the folder, to be looked at. Exit code 1 when something was found, 2 for wrong use.
+// A page must load nothing but itself, leave the console empty, not be wider than the window,
+// folded or with all of its details open, and give axe nothing to say of its levels "serious" and
+// "critical". One line a page; the screenshots, with all open, lie in the folder, to be looked at.
+// Exit code 1 when something was found, 2 for wrong use.
 import {readFileSync, mkdirSync, writeFileSync} from "node:fs";
 import {createRequire} from "node:module";
 import {basename, join, resolve} from "node:path";
@@ -60,8 +61,14 @@ async function audit(browser, page, width, theme) {
   await tab.send("Page.navigate", {url});
   await isLoaded;
 
-  const wide = await evaluate(tab, "document.documentElement.scrollWidth");
-  if (wide > width) findings.push(`is ${wide} px wide in a window of ${width}`);
+  const checkWidth = async (state) => {
+    const wide = await evaluate(tab, "document.documentElement.scrollWidth");
+    if (wide > width) findings.push(`is ${wide} px wide in a window of ${width}${state}`);
+  };
+  await checkWidth("");
+  // What is folded away is hidden from axe, and takes no room.
+  await evaluate(tab, 'for (const one of document.querySelectorAll("details")) one.open = true');
+  await checkWidth(", opened");
   await evaluate(tab, axe + ";0");
   const {violations, passes} = await evaluate(tab, `axe.run(document).then((all) => ({
     passes: all.passes.length,

@@ -14,13 +14,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kWidth = 640;
+constexpr double kWidth = 340;       // fits a phone
+constexpr double kCharacter = 6.7;   // of 11 pixels, monospaced
 constexpr size_t kPicturesMax = 60;  // benchmarks of a history that are drawn
 
-// Cost ratios with their intervals, a line a benchmark; to the right is slower. Widths in
+// What fits a picture's width; all of it stands beside the picture, in words.
+std::string Fitting(const std::string& name) {
+  constexpr auto kMost = static_cast<size_t>(kWidth / kCharacter);
+  if (name.size() <= kMost) return name;
+  size_t end = kMost - 1;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0u) == 0x80u) --end;  // UTF-8
+  return name.substr(0, end) + "…";
+}
+
+// Cost ratios with their intervals below the benchmarks' names; to the right is slower. Widths in
 // logarithms, the farthest interval fills it.
 ReportPicture RatioPicture(const json& benchmarks) {
-  constexpr double kLine = 22, kNames = 300;
+  constexpr double kLine = 34, kBar = 24;
   double limit = std::log(1.1);
   for (const json& b : benchmarks) {
     const double low = b.at("low"), high = b.at("high");
@@ -29,28 +39,30 @@ ReportPicture RatioPicture(const json& benchmarks) {
   limit = std::min(1.05 * limit, std::log(3.0));
   const auto at = [&](double ratio) {
     const double share = ratio > 0 ? std::log(ratio) / limit : -1;
-    return kNames + (kWidth - kNames) / 2 * (1 + std::clamp(share, -1.0, 1.0));
+    return 6 + (kWidth - 12) / 2 * (1 + std::clamp(share, -1.0, 1.0));
   };
-  const double height = kLine * static_cast<double>(benchmarks.size() + 1);
+  const double height = kLine * static_cast<double>(benchmarks.size()) + 22;
   ReportPicture picture{.caption = "Cost of the subject over the baseline's, with its interval"};
   picture.svg = fmt::format(
       "<svg role=\"img\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\">"
-      "<title>Cost ratios</title><line class=\"axis\" x1=\"{2:.1f}\" x2=\"{2:.1f}\" y1=\"0\" "
-      "y2=\"{3}\"/>",
-      kWidth, height, at(1), height - kLine);
-  double y = kLine / 2;
+      "<title>Cost ratios</title>",
+      kWidth, height);
+  double y = 0;
   for (const json& b : benchmarks) {
     const std::string name = b.at("name"), text = b.at("text");
     const char* look = b.at("regressed").get<bool>()       ? "bad-mark"
                        : b.at("verdict") == "inconclusive" ? "open-mark"
                                                            : "good-mark";
-    picture.svg += fmt::format("<g><title>{0}: {1}</title><text x=\"0\" y=\"{2}\">{0}</text>",
-                               Escaped(name), Escaped(text), y + 4);
+    picture.svg += fmt::format(
+        "<g><title>{}: {}</title><text x=\"0\" y=\"{}\">{}</text><line class=\"axis\" "
+        "x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>",
+        Escaped(name), Escaped(text), y + 12, Escaped(Fitting(name)), at(1), at(1), y + kBar - 7,
+        y + kBar + 7);
     if (b.at("rounds").get<int64_t>() > 0) {
       picture.svg += fmt::format(
           "<line class=\"bar {0}\" x1=\"{1:.1f}\" x2=\"{2:.1f}\" y1=\"{3}\" y2=\"{3}\"/>"
           "<circle class=\"{0}\" cx=\"{4:.1f}\" cy=\"{3}\" r=\"4\"/>",
-          look, at(b.at("low")), at(b.at("high")), y, at(b.at("ratio")));
+          look, at(b.at("low")), at(b.at("high")), y + kBar, at(b.at("ratio")));
     }
     picture.svg += "</g>";
     picture.text += fmt::format("{}: {}. ", name, text);
@@ -58,45 +70,59 @@ ReportPicture RatioPicture(const json& benchmarks) {
   }
   picture.svg +=
       fmt::format("<text x=\"{:.1f}\" y=\"{}\">faster | slower, up to x{:.2f}</text></svg>",
-                  at(1) - 46, y + 4, std::exp(limit));
+                  at(1) - 7 * kCharacter - 3, y + 14, std::exp(limit));
   return picture;
 }
 
 // A series as dots, its levels as lines.
 ReportPicture SeriesPicture(const HistorySeries& series,
                             const std::vector<HistoryChange>& changes) {
-  constexpr double kHeight = 96, kLeft = 8;
+  constexpr double kHeight = 112, kLeft = 48, kRight = 8, kTop = 14, kBottom = 26;
   double low = series.points[0].cost, high = low;
   for (const HistoryPoint& point : series.points) {
     low = std::min(low, point.cost);
     high = std::max(high, point.cost);
   }
   const double span = std::max(std::log(high / low), std::log(1.02));
-  const auto x = [&](size_t i) {
+  const auto x = [&](double i) {
     const auto last = static_cast<double>(std::max<size_t>(series.points.size() - 1, 1));
-    return kLeft + (kWidth - 2 * kLeft) * static_cast<double>(i) / last;
+    return kLeft + (kWidth - kLeft - kRight) * i / last;
   };
   const auto y = [&](double cost) {
-    return kHeight - 10 - (kHeight - 20) * std::log(cost / low) / span;
+    return kHeight - kBottom - (kHeight - kTop - kBottom) * std::log(cost / low) / span;
   };
   ReportPicture picture{.caption = series.benchmark};
+  // The axis: the least cost, and by how much the largest is more.
   picture.svg = fmt::format(
-      "<svg role=\"img\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\"><title>{2}</title>",
-      kWidth, kHeight, Escaped(series.benchmark));
+      "<svg role=\"img\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\"><title>{2}</title>"
+      "<text x=\"0\" y=\"{3:.1f}\">x{4:.2f}</text><text x=\"0\" y=\"{5:.1f}\">x1.00</text>"
+      "<line class=\"axis\" x1=\"{6}\" x2=\"{0}\" y1=\"{7:.1f}\" y2=\"{7:.1f}\"/>"
+      "<text x=\"{6}\" y=\"{8}\">older</text><text x=\"{9}\" y=\"{8}\">newer</text>",
+      kWidth, kHeight, Escaped(series.benchmark), kTop + 4, std::exp(span), kHeight - kBottom + 4,
+      kLeft - 4, kHeight - kBottom + 8, kHeight - 4, kWidth - 5 * kCharacter);
+  double label_end = kLeft + 6 * kCharacter;
   for (const HistoryChange& change : changes) {
     if (change.benchmark != series.benchmark) continue;
+    const double middle = x(static_cast<double>(change.at) - 0.5);
+    const std::string by = fmt::format("x{:.3f}", change.ratio);
     picture.svg += fmt::format(
-        "<line class=\"bar {0}\" x1=\"{1:.1f}\" x2=\"{1:.1f}\" y1=\"2\" y2=\"{2}\"><title>x{3:.3f} "
+        "<line class=\"bar {0}\" x1=\"{1:.1f}\" x2=\"{1:.1f}\" y1=\"2\" y2=\"{2}\"><title>{3} "
         "between {4} and {5}</title></line>",
-        change.ratio > 1 ? "bad-mark" : "good-mark", (x(change.at - 1) + x(change.at)) / 2,
-        kHeight - 2, change.ratio, Escaped(change.commit_before), Escaped(change.commit_after));
+        change.ratio > 1 ? "bad-mark" : "good-mark", middle, kHeight - kBottom + 8, by,
+        Escaped(change.commit_before), Escaped(change.commit_after));
+    // Between "older" and "newer", where the label before it leaves room.
+    const double width = static_cast<double>(by.size() + 1) * kCharacter;
+    const double left = std::min(middle - width / 2, kWidth - 6 * kCharacter - width);
+    if (left < label_end) continue;
+    picture.svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\">{}</text>", left, kHeight - 4, by);
+    label_end = left + width;
   }
   for (size_t i = 0; i < series.points.size(); ++i) {
     const HistoryPoint& point = series.points[i];
     picture.svg += fmt::format(
         "<circle class=\"same-mark\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}: {:.4g}</title>"
         "</circle>",
-        x(i), y(point.cost), Escaped(point.commit), point.cost);
+        x(static_cast<double>(i)), y(point.cost), Escaped(point.commit), point.cost);
   }
   picture.svg += "</svg>";
   picture.text = fmt::format("{} runs between {:.4g} and {:.4g}", series.points.size(), low, high);

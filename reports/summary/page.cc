@@ -17,7 +17,7 @@ constexpr std::string_view kStyle = R"(
   nav ul { list-style: none; margin: 14px 0; padding: 0; display: flex; flex-wrap: wrap;
            gap: 6px 18px; }
   section { border-top: 1px solid var(--line); margin-top: 22px; padding-top: 6px; }
-  h2 { font-size: 16px; margin: 8px 0; }
+  h2 { font-size: 16px; margin: 8px 0; overflow-wrap: anywhere; }
   .complaints { margin: 8px 0; padding-left: 20px; }
   .complaints li { overflow-wrap: anywhere; }
   summary { cursor: pointer; padding: 4px 0; }
@@ -26,7 +26,9 @@ constexpr std::string_view kStyle = R"(
   th, td { border-bottom: 1px solid var(--line); padding: 3px 12px 3px 0; text-align: left;
            vertical-align: top; }
   .wide:focus-visible { outline: 2px solid var(--ink); }
-  figure { margin: 14px 0; }
+  nav a { overflow-wrap: anywhere; }
+  .figures { display: flex; flex-wrap: wrap; gap: 0 32px; align-items: start; }
+  figure { margin: 14px 0; max-width: 100%; }
   figcaption { color: var(--quiet); margin-bottom: 4px; overflow-wrap: anywhere; }
   svg { display: block; }
   svg text { fill: var(--ink); font-size: 11px; }
@@ -99,7 +101,9 @@ std::string SectionHtml(const ReportPart& part, size_t number) {
     }
     html += "</ul>\n";
   }
+  if (!part.pictures.empty()) html += "<div class=\"figures\">\n";
   for (const ReportPicture& picture : part.pictures) html += PictureHtml(picture);
+  if (!part.pictures.empty()) html += "</div>\n";
   if (!part.table.rows.empty()) html += TableHtml(part);
   html += "<p class=\"quiet\">";
   if (!part.command.empty()) html += fmt::format("<code>{}</code>, ", Escaped(part.command));
