@@ -1,4 +1,5 @@
-// Memory of the caches: 64-byte aligned (a cache line, a ZMM register), owned, never resized.
+// Memory of caches and weights: owned, never resized, 64-byte aligned (a cache line, a ZMM
+// register) and from 2 MiB on in huge pages.
 #ifndef LOCKSTEP_CACHES_ALIGNED_BUFFER_H_
 #define LOCKSTEP_CACHES_ALIGNED_BUFFER_H_
 
@@ -11,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "caches/huge_pages.h"
 #include "caches/memory_watch.h"
 
 namespace lockstep {
@@ -45,7 +47,10 @@ class AlignedBuffer {
       poison_ = registry->options().poison;
       return;
     }
-    data_.reset(static_cast<T*>(::operator new(size_ * sizeof(T), kAlignment)));
+    const size_t bytes = size_ * sizeof(T);
+    const std::align_val_t alignment{bytes < kHugePage ? kCacheAlignment : kHugePage};
+    data_ = {static_cast<T*>(::operator new(bytes, alignment)), Deleter{nullptr, alignment}};
+    if (bytes >= kHugePage) AskForHugePages(data_.get(), bytes);
     if (kPoisonOnAllocation) poison_ = kPoisonByte;
     Poison(span());
   }
@@ -65,15 +70,14 @@ class AlignedBuffer {
   unsigned char poison_byte() const { return poison_.value_or(kPoisonByte); }
 
  private:
-  static constexpr std::align_val_t kAlignment{kCacheAlignment};
-
   struct Deleter {
     std::shared_ptr<MemoryRegistry> registry = nullptr;
+    std::align_val_t alignment{kCacheAlignment};  // of memory that is no registry's
     void operator()(T* p) const {
       if (registry != nullptr) {
         registry->Free(p);
       } else {
-        ::operator delete(p, kAlignment);
+        ::operator delete(p, alignment);
       }
     }
   };

@@ -1,0 +1,55 @@
+#include "caches/huge_pages.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "caches/aligned_buffer.h"
+
+namespace lockstep {
+namespace {
+
+TEST(HugePagesTest, LargeBuffersBeginWithOne) {
+  constexpr auto kPage = static_cast<int64_t>(kHugePage);
+  for (const int64_t bytes : {kPage, kPage + 1, 5 * kPage - 1}) {
+    const AlignedBuffer<std::byte> buffer(bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kHugePage, 0u) << bytes;
+  }
+  const AlignedBuffer<float> floats(kPage);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(floats.data()) % kHugePage, 0u);
+}
+
+// The same wish for plain pages of the system's, which shows what it gives.
+int64_t HugeBytesOfAMapping(size_t bytes) {
+  void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return 0;
+  AskForHugePages(mapping, bytes);
+  std::memset(mapping, 1, bytes);
+  const int64_t huge = HugePageBytes(mapping, bytes);
+  munmap(mapping, bytes);
+  return huge;
+}
+
+TEST(HugePagesTest, LargeBuffersLieInThem) {
+  constexpr size_t kBytes = 16 * kHugePage;
+  if (HugeBytesOfAMapping(kBytes) < static_cast<int64_t>(kBytes / 2)) {
+    GTEST_SKIP() << "this system gives no huge pages";
+  }
+  AlignedBuffer<std::byte> buffer(kBytes);
+  std::memset(buffer.data(), 1, buffer.size());
+  const int64_t huge = HugePageBytes(buffer.data(), buffer.size());
+  EXPECT_GE(huge, static_cast<int64_t>(kBytes / 2));
+  EXPECT_LE(huge, static_cast<int64_t>(kBytes));
+}
+
+TEST(HugePagesTest, NothingIsAskedForMemoryWithoutAWholePage) {
+  AlignedBuffer<std::byte> buffer(static_cast<int64_t>(kHugePage) * 3);
+  AskForHugePages(buffer.data() + 1, 2 * kHugePage - 2);  // touches two pages, holds none
+  AskForHugePages(buffer.data() + 1, 0);
+  EXPECT_EQ(HugePageBytes(nullptr, 0), 0);
+}
+
+}  // namespace
+}  // namespace lockstep
