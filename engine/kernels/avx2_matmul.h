@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/kernels/fetch_ahead.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/packed_layout.h"
 #include "engine/kernels/portable_matmul.h"
@@ -118,10 +119,11 @@ inline void AddHalfBlock(const uint8_t* group, const SplitSegment* x, int32_t b,
   }
 }
 
-// seg256 over blocks for a group and kTokens tokens from `token` on.
+// seg256 over blocks for a group and kTokens tokens from `token` on. `stream`: what a tile of one
+// token is a part of.
 template <GgmlType kType, size_t kTokens>
 [[gnu::noinline]] void QuantTile256(const PackedView& w, const Activations& x, int32_t g,
-                                    int64_t token, float* const* y) {
+                                    int64_t token, const WeightStream& stream, float* const* y) {
   const uint8_t* group = GroupOf(w, g);
   const int32_t blocks = w.cols / kBlock;
   Lanes totals[kTokens];
@@ -137,6 +139,7 @@ template <GgmlType kType, size_t kTokens>
       __m256 chain[kTokens];
       LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) chain[t] = _mm256_setzero_ps();
       for (int32_t b = 0; b < count; ++b) {
+        if (kTokens == 1 && half == 0) ReadBlock<kType>(stream, group, begin + b);
         AddHalfBlock<kType, kTokens>(group, segment, b, begin + b, half, chain);
       }
       LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
@@ -150,9 +153,10 @@ template <GgmlType kType, size_t kTokens>
 template <GgmlType kType>
 inline void QuantMatmul256(const PackedView& w, const Activations& x, int32_t group_begin,
                            int32_t group_end, float* const* y) {
+  const WeightStream stream = x.tokens == 1 ? WeightStream(w, group_end) : WeightStream();
   for (int32_t g = group_begin; g < group_end; ++g) {
     ForTiles<kQuantTileTokens<kType>>(0, x.tokens, [&]<size_t kTokens>(int64_t token) {
-      QuantTile256<kType, kTokens>(w, x, g, token, y);
+      QuantTile256<kType, kTokens>(w, x, g, token, stream, y);
     });
   }
 }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/kernels/fetch_ahead.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
 #include "engine/kernels/packed_layout.h"
@@ -47,13 +48,19 @@ inline void SumToken(const ActivationBlock* x, int32_t blocks, TokenSums* out) {
   }
 }
 
+// What only a tile of one token has.
+struct OneToken {
+  const TokenSums* sums = nullptr;  // of all blocks, for tiles that take them from there
+  WeightStream stream;              // that the tile is a part of
+};
+
 // Where a tile reads and writes.
 template <size_t kGroups>
 struct TilePlace {
   const uint8_t* group[kGroups];
   int32_t cols;
-  int64_t token;          // the first of its tokens
-  const TokenSums* sums;  // of all blocks of its one token, where the tile takes them from there
+  int64_t token;      // the first of its tokens
+  OneToken one = {};  // of a tile of one token
 };
 
 template <size_t kGroups, size_t kTokens>
@@ -131,7 +138,7 @@ inline void SubBlockSums512(const TilePlace<kGroups>& at, int32_t b, int32_t sub
   constexpr int32_t kCount = kFours / kFormat.subs();
   LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
     const __m512i first =
-        kSums ? _mm512_set1_epi32(at.sums[b].first[sub]) : FirstSum<kType>(x[t][b], sub);
+        kSums ? _mm512_set1_epi32(at.one.sums[b].first[sub]) : FirstSum<kType>(x[t][b], sub);
     LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) sums[t][g] = first;
   }
   const int64_t lines = CodesAt(kFormat, b);
@@ -168,7 +175,7 @@ inline void AddSubBlock512(const TilePlace<kGroups>& at, int32_t b, int32_t sub,
   if constexpr (FormatOf(kType).lows) {
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
       const __m512 input =
-          kSums ? _mm512_set1_ps(at.sums[b].input[sub]) : InputSums512<kType>(x[t][b], sub);
+          kSums ? _mm512_set1_ps(at.one.sums[b].input[sub]) : InputSums512<kType>(x[t][b], sub);
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
         chain[t][g] = _mm512_fmadd_ps(scales[g].low[sub].part[0], input, chain[t][g]);
       }
@@ -218,6 +225,7 @@ inline void QuantTile(const TilePlace<kGroups>& at, const Activations& x,
       for (size_t g = 0; g < kGroups; ++g) supers[g] = LoadSuperScales<kType>(at.group[g], begin);
     }
     for (int32_t b = begin; b < end; ++b) {
+      if constexpr (kTokens == 1) ReadBlock<kType>(at.one.stream, at.group[0], b);
       AddBlock512<kType, kSums, kGroups, kTokens>(at, b, supers, tokens, chain);
     }
     LOCKSTEP_UNROLL for (size_t t = 0; t < kTokens; ++t) {
@@ -244,6 +252,7 @@ inline void FloatTile(const TilePlace<kGroups>& at, const Activations& x,
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) chain[t][g] = _mm512_setzero_ps();
     }
     for (int32_t k = begin; k < end; ++k) {
+      if constexpr (kTokens == 1) at.one.stream.Read(at.group[0] + int64_t{k} * kLineBytes, 1);
       __m512 w[kGroups];
       LOCKSTEP_UNROLL for (size_t g = 0; g < kGroups; ++g) {
         w[g] = LoadWeights<kType>(at.group[g] + int64_t{k} * kLineBytes).part[0];
@@ -264,12 +273,12 @@ inline void FloatTile(const TilePlace<kGroups>& at, const Activations& x,
 }
 
 // Groups [g, g + kGroups) of tokens [token, token + kTokens). Padding rows are never stored.
-// kSums: `sums` are those of the token.
+// kSums: the sums of the one token are given.
 template <GgmlType kType, size_t kGroups, size_t kTokens, bool kSums = false>
 [[gnu::noinline]] void Tile512(const PackedView& w, const Activations& x, int32_t group,
-                               int64_t token, float* const* y, const TokenSums* token_sums = {}) {
+                               int64_t token, float* const* y, const OneToken& one = {}) {
   static_assert(!kSums || kTokens == 1);
-  TilePlace<kGroups> at = {.group = {}, .cols = w.cols, .token = token, .sums = token_sums};
+  TilePlace<kGroups> at = {.group = {}, .cols = w.cols, .token = token, .one = one};
   for (size_t g = 0; g < kGroups; ++g) at.group[g] = GroupOf(w, group + static_cast<int32_t>(g));
   TileSums<kGroups, kTokens> sums;
   if constexpr (IsQuantized(kType)) {
@@ -319,13 +328,15 @@ inline void Tokens512(const PackedView& w, const Activations& x, int32_t group, 
 template <GgmlType kType>
 inline void MatVec512(const PackedView& w, const Activations& x, int32_t group_begin,
                       int32_t group_end, float* const* y) {
+  OneToken one = {.stream = WeightStream(w, group_end)};
   if constexpr (kHasTokenSums<kType>) {
     const int32_t blocks = w.cols / kBlock;
     if (blocks <= kTokenSumBlocks) {
       TokenSums sums[kTokenSumBlocks];
       SumToken<kType>(x.blocks, blocks, sums);
+      one.sums = sums;
       for (int32_t g = group_begin; g < group_end; ++g) {
-        Tile512<kType, 1, 1, true>(w, x, g, 0, y, sums);
+        Tile512<kType, 1, 1, true>(w, x, g, 0, y, one);
       }
       return;
     }
@@ -333,9 +344,9 @@ inline void MatVec512(const PackedView& w, const Activations& x, int32_t group_b
   constexpr bool kHalf = kType == GgmlType::kF16 || kType == GgmlType::kBF16;
   constexpr int32_t kGroups = kHalf ? 2 : 1;
   int32_t g = group_begin;
-  if (kHalf && g % 2 != 0 && g < group_end) Tile512<kType, 1, 1>(w, x, g++, 0, y);
-  for (; g + kGroups <= group_end; g += kGroups) Tile512<kType, kGroups, 1>(w, x, g, 0, y);
-  for (; g < group_end; ++g) Tile512<kType, 1, 1>(w, x, g, 0, y);
+  if (kHalf && g % 2 != 0 && g < group_end) Tile512<kType, 1, 1>(w, x, g++, 0, y, one);
+  for (; g + kGroups <= group_end; g += kGroups) Tile512<kType, kGroups, 1>(w, x, g, 0, y, one);
+  for (; g < group_end; ++g) Tile512<kType, 1, 1>(w, x, g, 0, y, one);
 }
 
 // Tokens whose activations stay in the second-level cache while all weights pass by.

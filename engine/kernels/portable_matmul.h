@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/kernels/fetch_ahead.h"
 #include "engine/kernels/halves.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
@@ -45,15 +46,18 @@ struct Chains {
   }
 };
 
-// seg256 over k for 16 rows and T tokens; values: [T, cols].
+// seg256 over k for 16 rows and T tokens; values: [T, cols]. `stream`: what it is a part of, if T
+// is 1.
 template <GgmlType kType, size_t T>
-inline Chains<T> FloatGroup(const uint8_t* group, int32_t cols, const float* values) {
+inline Chains<T> FloatGroup(const uint8_t* group, int32_t cols, const float* values,
+                            const WeightStream& stream) {
   const float* rows[T];
   for (size_t t = 0; t < T; ++t) rows[t] = values + t * static_cast<size_t>(cols);
   Chains<T> chains;
   for (int32_t begin = 0; begin < cols; begin += kSegment) {
     const int32_t end = cols - begin < kSegment ? cols : begin + kSegment;
     for (int32_t k = begin; k < end; ++k) {
+      if (T == 1) stream.Read(group + int64_t{k} * kLineBytes, 1);
       const Lanes w = LoadWeights<kType>(group + int64_t{k} * kLineBytes);
       LOCKSTEP_UNROLL for (size_t t = 0; t < T; ++t) {
         chains.chain[t] = FmaLanes(w, SplatLanes(rows[t][k]), chains.chain[t]);
@@ -193,13 +197,13 @@ inline void StoreGroup(const PackedView& w, const Lanes (&sums)[T], int32_t g, i
 // Group g of the outputs of T tokens from token `first` on.
 template <GgmlType kType, size_t T>
 [[gnu::noinline]] void MatmulTile(const PackedView& w, const Activations& x, int32_t g,
-                                  int64_t first, float* const* y) {
+                                  int64_t first, const WeightStream& stream, float* const* y) {
   const uint8_t* group = GroupOf(w, g);
   Chains<T> chains;
   if constexpr (IsQuantized(kType)) {
     chains = QuantGroup<kType, T>(group, x, first);
   } else {
-    chains = FloatGroup<kType, T>(group, x.cols, x.values + first * x.cols);
+    chains = FloatGroup<kType, T>(group, x.cols, x.values + first * x.cols, stream);
   }
   StoreGroup(w, chains.sum, g, first, y);
 }
@@ -207,9 +211,11 @@ template <GgmlType kType, size_t T>
 template <GgmlType kType>
 inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_begin,
                      int32_t group_end, float* const* y) {
+  const WeightStream stream = x.tokens == 1 ? WeightStream(w, group_end) : WeightStream();
   for (int32_t g = group_begin; g < group_end; ++g) {
-    ForTiles<kTileTokens>(
-        0, x.tokens, [&]<size_t T>(int64_t token) { MatmulTile<kType, T>(w, x, g, token, y); });
+    ForTiles<kTileTokens>(0, x.tokens, [&]<size_t T>(int64_t token) {
+      MatmulTile<kType, T>(w, x, g, token, stream, y);
+    });
   }
 }
 

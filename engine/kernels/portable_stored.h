@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/kernels/attention_tile.h"
+#include "engine/kernels/fetch_ahead.h"
 #include "engine/kernels/halves.h"
 #include "engine/kernels/isa_kernels.h"
 #include "engine/kernels/lanes.h"
@@ -91,14 +92,6 @@ struct RowTile {
 // or a few, and the next row's a stride away: the processor's own prefetchers see no stream in it.
 // Worth half the time of a decode step's attention.
 inline constexpr int64_t kFetchAhead = 64;
-
-// Asks for `bytes` from `at` + `ahead` on, which may lie past all rows: a hint is no access.
-inline void FetchAhead(const uint8_t* at, int64_t ahead, int64_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(ahead);
-  for (int64_t b = 0; b < bytes; b += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const void*>(begin + static_cast<uintptr_t>(b)));
-  }
-}
 
 // Where the KV head lies in the stored rows.
 struct KvHead {
