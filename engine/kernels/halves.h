@@ -9,7 +9,7 @@
 
 #include "engine/kernels/lanes.h"
 
-#if defined(__F16C__)
+#if defined(__F16C__) || defined(__AVX512BW__)
 #include <immintrin.h>
 #elif defined(LOCKSTEP_NEON)
 #include <arm_neon.h>
@@ -20,7 +20,11 @@ namespace {
 
 // 16 halves, zero-extended.
 inline void LoadHalves(const uint8_t* from, Ints (&out)[kParts]) {
-#if defined(__AVX2__)
+#if defined(__AVX512BW__)
+  // g++ 12 widens a half of the vector at a time and joins them.
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  out[0] = __builtin_bit_cast(Ints, _mm512_cvtepu16_epi32(halves));
+#elif defined(__AVX2__)
   using Halves = uint16_t __attribute__((vector_size(kVectorBytes / 2)));
   for (int p = 0; p < kParts; ++p) {
     Halves halves;
