@@ -109,12 +109,16 @@ EngineBenchOptions EngineOptions(const BenchOptions& options) {
   return bench;
 }
 
+// The kernel tables that were asked for, if any were.
+std::string IsaArgument(const BenchOptions& options) {
+  return options.isas.empty() ? "" : " --isa " + options.isas;
+}
+
 // The command without where its output goes.
 std::string CommandLine(const BenchOptions& options, const ModelSource& source) {
   std::string line = fmt::format("lockstep bench {} {}", options.what, source.CommandLine());
   if (options.smoke) return line + " --smoke";
-  if (!options.isas.empty()) line += " --isa " + options.isas;
-  return line +
+  return line + IsaArgument(options) +
          fmt::format(" --threads {} --prefill {} --depth {} --cache {} --decode {} --rounds {}",
                      options.threads, ShellWord(options.prefills), ShellWord(options.depths),
                      options.caches, options.decode_tokens, RoundsOf(options));
@@ -222,8 +226,8 @@ ExitCode BenchKernels(const BenchOptions& options) {
   }
   if (!options.json) fmt::print("seed {}\n", bench.seed);
   const std::vector<KernelResult> results = RunKernelBench(bench);
-  const std::string command =
-      fmt::format("lockstep bench kernels --seed {} --rounds {}", bench.seed, bench.rounds);
+  const std::string command = fmt::format("lockstep bench kernels{} --seed {} --rounds {}",
+                                          IsaArgument(options), bench.seed, bench.rounds);
   if (!options.markdown.empty()) {
     ReplaceSectionOfFile(options.markdown, "lockstep bench kernels",
                          KernelMarkdown(results, command));

@@ -78,6 +78,13 @@ TEST(BenchTest, KernelsComputeTheSameOnEveryTable) {
   EXPECT_EQ(json::parse(result.out)["mismatches"], json::array());
 }
 
+TEST(BenchTest, KernelsSayTheCommandThatRepeatsThem) {
+  const ProcessResult result =
+      RunLockstepCommand({"bench", "kernels", "--smoke", "--isa", "scalar", "--seed", "3"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("lockstep bench kernels --isa scalar --seed 3 "));
+}
+
 TEST(BenchTest, ServeGivesTheBitsOfOneAfterAnother) {
   const ProcessResult result = RunLockstepCommand({"bench", "serve", "--smoke"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;

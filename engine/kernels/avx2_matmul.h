@@ -153,7 +153,7 @@ template <GgmlType kType, size_t kTokens>
 template <GgmlType kType>
 inline void QuantMatmul256(const PackedView& w, const Activations& x, int32_t group_begin,
                            int32_t group_end, float* const* y) {
-  const WeightStream stream = x.tokens == 1 ? WeightStream(w, group_end) : WeightStream();
+  const WeightStream stream(w, group_end);
   for (int32_t g = group_begin; g < group_end; ++g) {
     ForTiles<kQuantTileTokens<kType>>(0, x.tokens, [&]<size_t kTokens>(int64_t token) {
       QuantTile256<kType, kTokens>(w, x, g, token, stream, y);

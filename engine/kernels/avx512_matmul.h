@@ -296,15 +296,13 @@ template <GgmlType kType, size_t kGroups, size_t kTokens, bool kSums = false>
   }
 }
 
-// Part `part` of `parts` of the bytes from `at` on into the second-level cache. They may lie past
-// the matrix: a hint is no access.
-inline void FetchPart(const uint8_t* at, int64_t bytes, int64_t part, int64_t parts) {
-  const auto base = reinterpret_cast<uintptr_t>(at);
+// Asks for part `part` of `parts` of the bytes from `at` on.
+[[gnu::always_inline]] inline void FetchPart(const uint8_t* at, int64_t bytes, int64_t part,
+                                             int64_t parts) {
   const int64_t lines = bytes / kLineBytes;
-  for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
-    _mm_prefetch(reinterpret_cast<const char*>(base + static_cast<uintptr_t>(line * kLineBytes)),
-                 _MM_HINT_T1);
-  }
+  const int64_t first = lines * part / parts;
+  FetchLines(reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(first * kLineBytes),
+             lines * (part + 1) / parts - first);
 }
 
 // Tokens [begin, end). The first tile would wait for its weights; so the tiles before it ask for

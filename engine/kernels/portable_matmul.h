@@ -211,7 +211,7 @@ template <GgmlType kType, size_t T>
 template <GgmlType kType>
 inline void MatmulOf(const PackedView& w, const Activations& x, int32_t group_begin,
                      int32_t group_end, float* const* y) {
-  const WeightStream stream = x.tokens == 1 ? WeightStream(w, group_end) : WeightStream();
+  const WeightStream stream(w, group_end);
   for (int32_t g = group_begin; g < group_end; ++g) {
     ForTiles<kTileTokens>(0, x.tokens, [&]<size_t T>(int64_t token) {
       MatmulTile<kType, T>(w, x, g, token, stream, y);

@@ -18,7 +18,7 @@ inline void RunTile(int64_t count, int64_t token, const Run& run) {
 }
 
 // Tokens [token, end) in tiles of nearly the same size, at most kMost: a small last tile would
-// waste most of its work.
+// waste most of its work. With kMost of 3 or more, a tile of one token is the only one.
 template <size_t kMost, typename Run>
 inline void ForTiles(int64_t token, int64_t end, const Run& run) {
   constexpr auto kTokens = static_cast<int64_t>(kMost);

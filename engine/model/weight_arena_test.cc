@@ -28,6 +28,8 @@ TEST(WeightArenaTest, HandsOutAlignedPiecesOneAfterAnother) {
     EXPECT_GE(arena.HugePageBytes(), 0);
     EXPECT_LE(arena.HugePageBytes(), arena.size());
   }
+  WeightArena large(5 * kMiB);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(large.Take(1).data()) % (2 * kMiB), 0u);
 }
 
 TEST(WeightArenaDeathTest, RefusesMoreThanItHas) {
